@@ -1,0 +1,226 @@
+"""The compiled inner loop: thousands of chains, a chunk of steps at a time.
+
+There are two ways to run the same step. Small systems go through `infonce_jax.unroll`: one chain becomes a tuple of
+scalars and a batch of chains a tuple of vectors. Larger ones keep their arrays under `jax.vmap`. Either way lanes are
+spread over the devices of a mesh and, on each, worked off in tiles that stay in the cache.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from infonce_jax.chains.observers import Observation, Observer
+from infonce_jax.energies.base import Energy
+from infonce_jax.integrators.protocol import Integrator, State
+from infonce_jax.noise import Noise, normals, uniforms
+from infonce_jax.unroll import CannotUnrollError, as_entries, count_operations, unroll
+
+__all__ = ["advance_chunk", "lane_count", "start_carry", "unrolls"]
+
+# Lanes come in multiples of this: XLA compiles a batch of one, or one with a ragged end, into other arithmetic.
+_LANE_MULTIPLE = 16
+# Lanes per tile: 8192 float32 vectors of a state with a few dozen entries fit in a megabyte of cache.
+_TILE = 4096
+# Scalar operations beyond which unrolling costs more compile time than it saves (about 20 s at this size on two cores).
+_MOST_OPERATIONS = 20_000
+
+
+def lane_count(num_chains: int, num_devices: int) -> int:
+    """Chains padded so that every device gets whole tiles, or whole multiples of `_LANE_MULTIPLE` below one tile."""
+    per_device = math.ceil(num_chains / num_devices / _LANE_MULTIPLE) * _LANE_MULTIPLE
+    if per_device > _TILE:
+        per_device = math.ceil(num_chains / num_devices / _TILE) * _TILE
+    return per_device * num_devices
+
+
+def _one_step(
+    integrator: Integrator,
+    carry: tuple[State, tuple[Any, ...]],
+    noise: Any,
+    step: jax.Array,
+    beta: jax.Array,
+    temperature: jax.Array | None,
+    energy: Energy,
+    observers: tuple[Observer, ...],
+) -> tuple[State, tuple[Any, ...]]:
+    """Advance one chain by one step; ordinary array code, used by both ways."""
+    state, watched = carry
+    dtype = state.positions.dtype
+    if temperature is None:
+        state = state._replace(energy=energy)
+    else:  # what the integrator cached belongs to the temperature of the step before
+        state = integrator.init(energy.with_temperature(temperature), state.positions)
+    new, info = integrator.step(state, noise, beta)
+    seen = Observation(step, state.positions, info.energy, info.acceptance)
+    watched = tuple(o.update(w, seen) for o, w in zip(observers, watched, strict=True))
+    new = new._replace(positions=new.positions.astype(dtype), energy=None)
+    return new, watched
+
+
+@functools.partial(jax.jit, static_argnames=("integrator",))
+def start_carry(x: jax.Array, energy: Energy, observers: tuple[Observer, ...], *, integrator: Integrator) -> Any:
+    """Carries of all lanes before the first step, each leaf with a leading lane axis."""
+
+    def one(position: jax.Array) -> Any:
+        state = integrator.init(energy, position)._replace(energy=None)
+        value = energy(position)
+        return state, tuple(o.start(position, value) for o in observers)
+
+    return jax.vmap(one)(x)
+
+
+def _examples(integrator: Integrator, carry: Any, temperature: bool, energy: Energy, observers: Any) -> tuple[Any, ...]:
+    """Shapes of the arguments of `_one_step` for one chain."""
+    one = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), carry)
+    position = one[0].positions
+    scalar = jax.ShapeDtypeStruct((), position.dtype)
+    noise = Noise(position, scalar) if integrator.needs_uniform else position
+    shape_of = functools.partial(jax.tree.map, lambda a: jax.ShapeDtypeStruct(np.shape(a), jnp.result_type(a)))
+    step = jax.ShapeDtypeStruct((), jnp.int32)
+    return one, noise, step, scalar, scalar if temperature else None, shape_of(energy), shape_of(observers)
+
+
+def unrolls(integrator: Integrator, carry: Any, temperature: bool, energy: Energy, observers: Any) -> bool:
+    """Whether this system runs as scalars: its code has a scalar form, and not too large a one to compile."""
+    n, d = carry[0].positions.shape[1:]
+    if n * d > 128:  # beyond this even counting takes long, and matrix products win anyway
+        return False
+    step = functools.partial(_one_step, integrator)
+    try:
+        return count_operations(step, *_examples(integrator, carry, temperature, energy, observers)) <= _MOST_OPERATIONS
+    except CannotUnrollError:
+        return False
+
+
+def _noise(integrator: Integrator, keys: jax.Array, step: jax.Array, n: int, d: int, dtype: Any) -> tuple[Any, Any]:
+    """Normals of shape (n * d, lanes) and uniforms of shape (lanes,), or None, for one step of all lanes."""
+    word = step.astype(jnp.uint32)
+    normal = normals(keys, word, n * d, dtype)
+    uniform = uniforms(keys, word, n * d, dtype) if integrator.needs_uniform else None
+    return jax.lax.optimization_barrier((normal, uniform))
+
+
+def _array_loop(integrator: Integrator, carry: Any, keys: Any, energy: Any, observers: Any, clock: Any) -> Any:
+    betas, temperatures, first, count = clock
+    lanes, n, d = carry[0].positions.shape
+    dtype = carry[0].positions.dtype
+    step_all = jax.vmap(
+        functools.partial(_one_step, integrator),
+        in_axes=(0, Noise(0, 0) if integrator.needs_uniform else 0, None, None, None, None, None),
+    )
+
+    def body(i: jax.Array, carry: Any) -> Any:
+        normal, uniform = _noise(integrator, keys, first + i, n, d, dtype)
+        normal = normal.T.reshape(lanes, n, d)
+        noise = Noise(normal, uniform) if integrator.needs_uniform else normal
+        temperature = None if temperatures is None else temperatures[i]
+        return step_all(carry, noise, first + i, betas[i], temperature, energy, observers)
+
+    return jax.lax.fori_loop(0, count, body, carry)
+
+
+def _scalar_loop(integrator: Integrator, carry: Any, keys: Any, energy: Any, observers: Any, clock: Any) -> Any:
+    betas, temperatures, first, count = clock
+    lanes, n, d = carry[0].positions.shape
+    dtype = carry[0].positions.dtype
+    examples = _examples(integrator, carry, temperatures is not None, energy, observers)
+    scalar_step = unroll(functools.partial(_one_step, integrator), *examples)
+    leaves, tree = jax.tree.flatten(carry)
+    shapes = [leaf.shape[1:] for leaf in leaves]
+    shared = jax.tree.map(as_entries, (energy, observers))
+
+    def one(columns: tuple[Any, ...], normal: Any, uniform: Any, step: Any, beta: Any, temperature: Any) -> Any:
+        rest = iter(columns)
+        chain = tree.unflatten([as_entries(shape, [next(rest) for _ in range(math.prod(shape))]) for shape in shapes])
+        normal = as_entries((n, d), list(normal))
+        noise = Noise(normal, as_entries((), [uniform])) if integrator.needs_uniform else normal
+        scalars = [None if s is None else as_entries((), [s]) for s in (step, beta, temperature)]
+        new = scalar_step(chain, noise, *scalars, *shared)
+        new_leaves = jax.tree.leaves(new, is_leaf=lambda leaf: isinstance(leaf, np.ndarray))
+        return tuple(jnp.asarray(entry) for leaf in new_leaves for entry in leaf.ravel())
+
+    one_of_many = jax.vmap(one, in_axes=(0, 0, 0 if integrator.needs_uniform else None, None, None, None))
+
+    def body(i: jax.Array, columns: tuple[Any, ...]) -> tuple[Any, ...]:
+        normal, uniform = _noise(integrator, keys, first + i, n, d, dtype)
+        temperature = None if temperatures is None else temperatures[i]
+        new = one_of_many(columns, tuple(normal[j] for j in range(n * d)), uniform, first + i, betas[i], temperature)
+        return tuple(jnp.broadcast_to(c, (lanes,)) for c in new)
+
+    flat = [leaf.reshape(lanes, -1) for leaf in leaves]
+    columns = tuple(block[:, j] for block in flat for j in range(block.shape[1]))
+    columns = iter(jax.lax.fori_loop(0, count, body, columns))
+    stacked = [jnp.stack([next(columns) for _ in range(math.prod(s))], axis=-1) if math.prod(s) else f.reshape(lanes, *s)
+               for s, f in zip(shapes, flat, strict=True)]  # fmt: skip
+    return tree.unflatten([block.reshape(lanes, *s) for block, s in zip(stacked, shapes, strict=True)])
+
+
+def _tiled(loop: Any, carry: Any, keys: jax.Array) -> Any:
+    """Run a loop over the lanes of one device, a tile at a time."""
+    lanes = keys.shape[1]
+    if lanes <= _TILE:
+        return loop(carry, keys)
+    tiles = lanes // _TILE
+    split = jax.tree.map(lambda a: a.reshape(tiles, _TILE, *a.shape[1:]), carry)
+    split_keys = keys.reshape(2, tiles, _TILE).transpose(1, 0, 2)
+    out = jax.lax.map(lambda pair: loop(*pair), (split, split_keys))
+    return jax.tree.map(lambda a: a.reshape(lanes, *a.shape[2:]), out)
+
+
+@functools.partial(jax.jit, static_argnames=("integrator", "scalars", "mesh"))
+def advance_chunk(
+    carry: Any,
+    keys: jax.Array,
+    energy: Energy,
+    observers: tuple[Observer, ...],
+    betas: jax.Array,
+    temperatures: jax.Array | None,
+    first: jax.Array,
+    count: jax.Array,
+    *,
+    integrator: Integrator,
+    scalars: bool,
+    mesh: Mesh,
+) -> tuple[Any, jax.Array]:
+    """Advance all lanes by `count` steps.
+
+    Args:
+        carry: states and observers' carries, leading axis lanes.
+        keys: shape (2, lanes) uint32.
+        energy: shared by all lanes.
+        observers: their device parts.
+        betas: inverse temperatures of the steps, at least `count` of them.
+        temperatures: tau of the steps, or None.
+        first: index of the first step, int32.
+        count: how many steps; a traced number, so one compilation serves chunks of every length.
+        integrator: the scheme.
+        scalars: run as scalars (`unrolls`).
+        mesh: devices.
+
+    Returns:
+        The new carry, and for each lane whether its positions are finite unit rows.
+    """
+    loop = _scalar_loop if scalars else _array_loop
+    lanes, across = PartitionSpec("chains"), PartitionSpec(None, "chains")
+    everywhere = PartitionSpec()
+
+    def on_device(carry: Any, keys: Any, energy: Any, observers: Any, clock: Any) -> Any:
+        run = lambda c, k: loop(integrator, c, k, energy, observers, clock)  # noqa: E731
+        new = _tiled(run, carry, keys)
+        norms = jnp.sum(new[0].positions ** 2, axis=-1)
+        return new, jnp.all(jnp.abs(norms - 1) < 1e-3, axis=-1)
+
+    return jax.shard_map(
+        on_device,
+        mesh=mesh,
+        in_specs=(lanes, across, everywhere, everywhere, everywhere),
+        out_specs=(lanes, lanes),
+        check_vma=False,
+    )(carry, keys, energy, observers, (betas, temperatures, first, count))

@@ -1,0 +1,85 @@
+"""The host side of observation: what is recorded when, and the data set it becomes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+
+from infonce_jax.chains.observers import Observer
+from infonce_jax.energies.base import Energy
+from infonce_jax.schedules import Schedule
+
+__all__ = ["Recorder"]
+
+
+@functools.partial(jax.jit, static_argnames=("observer_type",))
+def _record_all(observer: Observer, energy: Energy, x: jax.Array, carry: Any, *, observer_type: type) -> Any:
+    return jax.vmap(lambda position, state: observer.record(energy, position, state))(x, carry)
+
+
+class Recorder:
+    """Collects the records of all observers at their times and assembles the `xarray.Dataset`."""
+
+    def __init__(
+        self,
+        observers: Sequence[Observer],
+        moments: Sequence[Sequence[float]],
+        step_size: float,
+        num_steps: int,
+        num_chains: int,
+    ) -> None:
+        self.observers, self.step_size, self.num_chains, self.num_steps = observers, step_size, num_chains, num_steps
+        self.steps = [self._on_grid(times) for times in moments]
+        self.records: list[list[tuple[int, dict[str, np.ndarray]]]] = [[] for _ in observers]
+        self.moments = sorted(set().union(*self.steps) | {num_steps})
+
+    def _on_grid(self, times: Sequence[float]) -> list[int]:
+        steps = np.unique(np.round(np.asarray(times, dtype=np.float64) / self.step_size).astype(np.int64))
+        return steps[steps <= self.num_steps].tolist()
+
+    def next_moment(self, step: int) -> int:
+        """The first step after `step` at which something is recorded or the run ends."""
+        return next(moment for moment in self.moments if moment > step)
+
+    def due(self, step: int) -> bool:
+        """Whether any observer records at this step."""
+        return any(step in steps for steps in self.steps)
+
+    def record(self, step: int, energy: Energy, x: jax.Array, carries: Sequence[Any]) -> None:
+        """Record what is due at this step."""
+        for observer, steps, kept, carry in zip(self.observers, self.steps, self.records, carries, strict=True):
+            if step in steps:
+                out = _record_all(observer, energy, x, carry, observer_type=type(observer))
+                kept.append((step, {name: np.asarray(value)[: self.num_chains] for name, value in out.items()}))
+
+    def dataset(self, carries: Sequence[Any], beta: Schedule, taus: Any, step: int) -> xr.Dataset:
+        """The data set after `step` steps: recorded variables, final ones, and the schedule along each time axis."""
+        data = xr.Dataset(coords={"chain": np.arange(self.num_chains)})
+        axes: dict[tuple[int, ...], str] = {}
+        for observer, kept, carry in zip(self.observers, self.records, carries, strict=True):
+            described = observer.describe()
+            if kept and described:
+                grid = tuple(moment for moment, _ in kept)
+                axis = axes.setdefault(grid, "time" if not axes else f"time_{len(axes)}")
+                for name, (dims, attributes) in described.items():
+                    values = np.stack([record[name] for _, record in kept], axis=1)
+                    data[name] = xr.Variable(("chain", axis, *dims), values, attributes)
+            for name, variable in observer.finish(carry, self.step_size, step).items():
+                data[name] = xr.Variable(("chain", *variable.dims), variable.values, variable.attributes)
+        for grid, axis in axes.items():
+            times = np.asarray(grid, dtype=np.float64) * self.step_size
+            suffix = axis.removeprefix("time")
+            data = data.assign_coords({
+                axis: xr.Variable(axis, times, {"long_name": "time", "units": "time units"}),
+                f"step{suffix}": xr.Variable(axis, np.asarray(grid), {"long_name": "step"}),
+                f"inverse_temperature{suffix}": xr.Variable(axis, beta(times), {"long_name": "inverse temperature", "units": "1/energy"}),
+            })  # fmt: skip
+            if taus is not None:
+                data = data.assign_coords({f"temperature{suffix}": xr.Variable(axis, taus(times), {"long_name": "tau"})})
+        data.attrs.update(schedule=beta.name, schedule_kind=beta.kind, step_size=self.step_size, num_steps=step)
+        return data

@@ -1,0 +1,125 @@
+"""What an integrator is, and the arithmetic that the small-step schemes share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from infonce_jax.energies.base import Energy
+
+__all__ = ["Info", "Integrator", "State", "brownian_scale", "gradient_and_energy"]
+
+
+class State(NamedTuple):
+    """One chain between two steps.
+
+    Attributes:
+        positions: shape (n, d), unit rows.
+        energy: the energy function (a pytree; the same for all chains).
+        cache: what the scheme carries from step to step, or ().
+    """
+
+    positions: jax.Array
+    energy: Energy | None
+    cache: Any = ()
+
+
+class Info(NamedTuple):
+    """What a step tells about the state it started from.
+
+    Attributes:
+        energy: E at the positions before the step.
+        acceptance: probability that the proposal was accepted, 1 for schemes without rejection.
+    """
+
+    energy: jax.Array
+    acceptance: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Integrator:
+    """A scheme for dX = -grad E dt + sqrt(2/beta) dB: `init(energy, positions)`, `step(state, noise, beta)`.
+
+    A step receives its random numbers and draws none, so it is a deterministic function that a test can feed quadrature
+    nodes.
+
+    Attributes:
+        name: as reports print it.
+        step_size: h > 0, in time units.
+        init: (energy, positions) -> `State`.
+        step: (state, noise, beta) -> (`State`, `Info`). Noise is an array (n, d) of standard normals, or a
+            `infonce_jax.noise.Noise` where `needs_uniform`.
+        needs_uniform: whether the step accepts or rejects and so needs one uniform number as well.
+    """
+
+    name: str
+    step_size: float
+    init: Callable[[Energy, jax.Array], State] = dataclasses.field(repr=False)
+    step: Callable[[State, Any, jax.Array], tuple[State, Info]] = dataclasses.field(repr=False)
+    needs_uniform: bool = False
+
+
+def gradient_and_energy(energy: Energy | None, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Euclidean gradient, shape (n, d), and energy at x. A tangent projection must follow."""
+    assert energy is not None
+    value, gradient = jax.value_and_grad(lambda y: energy(y))(x)
+    return gradient, value
+
+
+def brownian_scale(step_size: float, beta: jax.Array, dimension: int, correction: float) -> jax.Array:
+    """Standard deviation of a Brownian step of duration h/beta under generator Laplace-Beltrami.
+
+    sqrt(2 s (1 + correction s)) with s = h/beta. The correction makes the step of weak order 2: -(d-2)/3 for the
+    exponential map, d + 2 for projection (THEORY: matching the decay of the harmonics to second order). It is bounded
+    where s is so large that the expansion says nothing.
+    """
+    s = step_size / beta
+    if correction == 0:
+        return jnp.sqrt(2 * s)
+    return jnp.sqrt(2 * s * jnp.clip(1 + correction * s, 0.25, 4.0))
+
+
+# Taylor coefficients in r^2: at r = pi the first term left out is below 4e-9.
+_COSINE = tuple((-1) ** k / float(np.prod(np.arange(1.0, 2 * k + 1))) for k in range(10))
+_SINC = tuple((-1) ** k / float(np.prod(np.arange(1.0, 2 * k + 2))) for k in range(9))
+
+
+def _horner(coefficients: tuple[float, ...], x: jax.Array) -> jax.Array:
+    value = jnp.full_like(x, coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        value = value * x + c
+    return value
+
+
+def geodesic(x: jax.Array, v: jax.Array) -> jax.Array:
+    """The exponential map for the inner loop: x, v of shape (n, d), v tangent.
+
+    In single precision the sine and cosine of the length, reduced to [-pi, pi], are short polynomials and the
+    renormalisation is one Newton step, which squares the error of the norm and so keeps it at rounding level for ever.
+    In double precision it is `sphere.exp` written with the library functions.
+    """
+    r2 = jnp.sum(v * v, axis=-1, keepdims=True)
+    if x.dtype == jnp.float32:
+        r = jnp.sqrt(r2)
+        turns = jnp.round(r * (1 / (2 * np.pi)))
+        near = turns == 0
+        reduced = r - turns * (2 * np.pi)
+        square = jnp.where(near, r2, reduced * reduced)
+        sinc = _horner(_SINC, square) * jnp.where(near, 1.0, reduced / jnp.where(near, 1.0, r))
+        y = _horner(_COSINE, square) * x + sinc * v
+    else:
+        safe = jnp.where(r2 > 1e-12, r2, 1.0)
+        r = jnp.sqrt(safe)
+        sinc = jnp.where(r2 > 1e-12, jnp.sin(r) / r, 1 - r2 / 6)
+        y = jnp.where(r2 > 1e-12, jnp.cos(r), 1 - r2 / 2) * x + sinc * v
+    return renormalise(y)
+
+
+def renormalise(y: jax.Array) -> jax.Array:
+    """Unit rows from rows whose norm is already 1 up to a small error: y (3 - |y|^2)/2, one Newton step for 1/|y|."""
+    return y * (1.5 - 0.5 * jnp.sum(y * y, axis=-1, keepdims=True))

@@ -1,0 +1,176 @@
+"""Named landscapes that are worth annealing on, toy ones and one from real data.
+
+Plain instance discrimination with free embeddings has one minimum up to rotation and relabelling: there is nothing to
+anneal. Traps appear when the positives form a graph, or when keys are frozen. What is known about each landscape stands
+in its description only; every number a study prints is computed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from infonce_jax.checks import InputError, count, refuse
+from infonce_jax.energies import Energy, graph_infonce
+
+__all__ = ["Scenario", "cube", "digit_images", "digit_orbit", "double_well", "get", "names", "ring", "square_keys",
+           "uniformity"]  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    """A landscape with a name.
+
+    Attributes:
+        name: as the command line takes it.
+        energy: the energy, with the sum over anchors.
+        shape: (n, d).
+        description: what it is and what is known of it.
+    """
+
+    name: str
+    energy: Energy
+    shape: tuple[int, int]
+    description: str
+
+
+def ring(n: int = 5, temperature: float = 0.5, dim: int = 2) -> Scenario:
+    """n views on a cycle, each attracted to its two neighbours, on S^{dim-1}.
+
+    On the circle the global minimum winds once around (clockwise or not); the trap does not wind. One more dimension
+    removes the trap: it becomes a saddle of index 1 at dim = 3.
+
+    Args:
+        n: views, at least 3.
+        temperature: tau > 0.
+        dim: d >= 2.
+    """
+    n = count("n", n, least=3, mend="a cycle has at least three views")
+    step = np.roll(np.eye(n), 1, axis=1)
+    energy = graph_infonce((step + step.T) / 2, temperature=temperature, dim=dim)
+    return Scenario(f"ring{n}", energy, energy.shape, f"{n} views on a cycle, positives its neighbours, S^{dim - 1}, "
+                    f"tau = {temperature:g}")  # fmt: skip
+
+
+def cube(temperature: float = 0.3) -> Scenario:
+    """Eight views, positives along the edges of a cube, weight 1/3 each, on S^2."""
+    corners = np.array([[i >> 2 & 1, i >> 1 & 1, i & 1] for i in range(8)])
+    edges = (np.abs(corners[:, None] - corners[None]).sum(-1) == 1) / 3
+    energy = graph_infonce(edges, temperature=temperature, dim=3)
+    return Scenario("cube", energy, energy.shape, f"8 views, positives along the edges of a cube, S^2, tau = {temperature:g}")
+
+
+def digit_images(index: int = 4, views: int = 8) -> np.ndarray:
+    """Rotations of one of scikit-learn's handwritten digits, shape (views, 48, 48).
+
+    The 8 x 8 image is magnified four times with linear interpolation, padded with eight zeros on each side and turned
+    by 360/views degrees per view.
+
+    Args:
+        index: which digit, 0 to 1796; number 4 is a handwritten 4.
+        views: rotations, at least 3.
+    """
+    from scipy import ndimage
+    from sklearn.datasets import load_digits
+
+    images = load_digits().images
+    if not 0 <= index < len(images):
+        raise refuse("index", index, f"0 to {len(images) - 1}", "there are that many digits")
+    image = np.pad(ndimage.zoom(images[index], 4, order=1), 8)
+    turns = 360.0 / count("views", views, least=3) * np.arange(views)
+    return np.stack([ndimage.rotate(image, angle, reshape=False, order=1) for angle in turns])
+
+
+def similarity_weights(images: np.ndarray) -> np.ndarray:
+    """Positive weights from images: W_ij proportional to exp(-D_ij/(.05 s)), rows summing to one.
+
+    D is the squared pixel distance and s the mean, over the rows, of the distance to the second nearest other view.
+
+    Args:
+        images: shape (n, height, width) or (n, features).
+    """
+    flat = images.reshape(len(images), -1)
+    squared = np.sum((flat[:, None] - flat[None]) ** 2, axis=-1)
+    scale = np.mean(np.sort(squared, axis=1)[:, 2])
+    weights = np.exp(-squared / (0.05 * scale))
+    np.fill_diagonal(weights, 0.0)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def digit_orbit(index: int = 4, views: int = 8, temperature: float = 0.5) -> Scenario:
+    """Rotations of a handwritten digit on the circle: does InfoNCE lay the orbit out as a circle or fold it?
+
+    Positives are the views that look alike (`similarity_weights`), from the data, not from the angles.
+
+    Args:
+        index: which digit of scikit-learn.
+        views: how many rotations.
+        temperature: tau > 0.
+    """
+    energy = graph_infonce(similarity_weights(digit_images(index, views)), temperature=temperature, dim=2)
+    return Scenario("digit_orbit", energy, energy.shape, f"{views} rotations of a handwritten digit (scikit-learn digit "
+                    f"{index}), positives by pixel similarity, S^1, tau = {temperature:g}")  # fmt: skip
+
+
+def _circle(degrees: list[float]) -> np.ndarray:
+    angles = np.deg2rad(degrees)
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def square_keys(temperature: float = 0.2) -> Scenario:
+    """One query on the circle, four frozen keys at right angles, positives at 90 (.55) and 270 degrees (.45)."""
+    keys = _circle([0, 90, 180, 270])
+    energy = graph_infonce([[0, 0, 0.55, 0, 0.45]], temperature=temperature, keys=keys)
+    return Scenario("square_keys", energy, energy.shape, f"one query, 4 frozen keys, S^1, tau = {temperature:g}")
+
+
+def double_well(temperature: float = 0.3) -> Scenario:
+    """One query on the circle with two positives and eight copies of a hard negative between them.
+
+    Keys at 60, -60, 0 and 180 degrees stand 1, 1, 8 and 1 times in the denominator; the positives are the first two with
+    weights .55 and .45. Exact spectra and first passage times of this landscape are known to many digits.
+    """
+    keys = _circle([60, -60, 0, 180])
+    energy = graph_infonce(
+        [[0, 0.55, 0.45, 0, 0]], temperature=temperature, keys=keys, multiplicity=[[0, 1, 1, 8, 1]]
+    )
+    return Scenario("double_well", energy, energy.shape, f"one query, frozen keys, a hard negative between two positives, "
+                    f"S^1, tau = {temperature:g}")  # fmt: skip
+
+
+def uniformity(n: int = 16, d: int = 3, temperature: float = 0.1) -> Scenario:
+    """n embeddings that only repel each other: sum_i log sum_{j != i} exp(<z_i, z_j>/tau)."""
+    n = count("n", n, least=2, mend="uniformity needs two embeddings")
+    energy = graph_infonce(np.zeros((n, n)), temperature=temperature, dim=d)
+    return Scenario(f"uniformity({n},{d})", energy, energy.shape, f"{n} embeddings that repel, S^{d - 1}, tau = {temperature:g}")
+
+
+_NAMED: dict[str, Callable[[], Scenario]] = {
+    "digit_orbit": digit_orbit,
+    "ring5": lambda: ring(5),
+    "ring8": lambda: ring(8),
+    "cube": cube,
+    "square_keys": square_keys,
+    "double_well": double_well,
+    "uniformity": uniformity,
+}
+
+
+def names() -> tuple[str, ...]:
+    """The scenarios that `get` and the command line know."""
+    return tuple(_NAMED)
+
+
+def get(name: str) -> Scenario:
+    """A scenario by name; any ring by its number of views, as in "ring12".
+
+    Raises:
+        InputError: there is no such scenario; the message lists those there are.
+    """
+    if name in _NAMED:
+        return _NAMED[name]()
+    if name.startswith("ring") and name[4:].isdigit():
+        return ring(int(name[4:]))
+    raise InputError(f"scenario: got {name!r}; needs one of {', '.join(_NAMED)} or ring<n>; see 'infonce-jax scenarios'")

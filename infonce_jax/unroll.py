@@ -1,0 +1,322 @@
+"""Rewrite a function of small arrays as a function of scalars.
+
+A chain of a small system is a handful of numbers. Written with arrays and vmapped, its inner loop works on thousands of
+tiny matrices and spends its time on bookkeeping. Written with scalars, `jax.vmap` turns every scalar into one long
+vector with a lane per chain, which is the shape that processors like. `unroll` does the rewriting: it traces the array
+code once and replays it entry by entry, folding constants, sharing equal subexpressions (the similarity s_ij and s_ji,
+and so their exponentials) and dropping what nobody reads. Energies, integrators and observers stay ordinary array code.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core as jex
+from jax.interpreters import partial_eval
+
+__all__ = ["CannotUnrollError", "as_entries", "count_operations", "unroll"]
+
+
+class CannotUnrollError(NotImplementedError):
+    """The traced function uses an operation that has no entry-by-entry form here (a loop, a sort, a solver, ...)."""
+
+
+_COMMUTATIVE = {"add", "mul", "max", "min", "and", "or", "xor", "eq", "ne", "add_any"}
+_ELEMENTWISE = _COMMUTATIVE | {
+    "sub", "div", "rem", "pow", "integer_pow", "neg", "sign", "abs", "floor", "ceil", "round", "exp", "exp2", "log",
+    "expm1", "log1p", "sqrt", "rsqrt", "cbrt", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh",
+    "tanh", "asinh", "acosh", "atanh", "logistic", "erf", "erfc", "erf_inv", "lgamma", "digamma", "square", "not",
+    "lt", "le", "gt", "ge", "select_n", "clamp", "is_finite", "nextafter", "convert_element_type", "copy", "copy_p",
+    "bitcast_convert_type", "shift_left", "shift_right_logical", "shift_right_arithmetic", "population_count",
+    "stop_gradient", "reduce_precision",
+}  # fmt: skip
+# These only move entries about (all operands after the first are constant indices).
+_MOVING = {
+    "reshape", "transpose", "broadcast_in_dim", "squeeze", "expand_dims", "slice", "rev", "gather", "dynamic_slice",
+    "split",
+}  # fmt: skip
+_FOLDS = {"reduce_sum": "add", "reduce_max": "max", "reduce_min": "min", "reduce_prod": "mul", "reduce_and": "and",
+          "reduce_or": "or"}  # fmt: skip
+_INLINED = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "core_call"}
+# XLA may recompute a cheap producer inside each consumer; a barrier after these keeps them computed once.
+_COSTLY = {"exp", "exp2", "log", "log1p", "expm1", "div", "sqrt", "rsqrt", "sin", "cos", "tanh", "pow", "logistic",
+           "dot_general"}  # fmt: skip
+
+
+def unroll(function: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
+    """Return `function` rewritten to compute entry by entry, for arguments shaped like `examples`.
+
+    Args:
+        function: array code of one configuration; pytrees of arrays in, pytree of arrays out.
+        *examples: arguments, or `jax.ShapeDtypeStruct`s in their place, that fix shapes and dtypes.
+
+    Returns:
+        A function of pytrees in which every array leaf is an object array of scalars with the same shape. Build such
+        leaves with `numpy.array(..., dtype=object)`; plain arrays are taken as constants.
+
+    Raises:
+        CannotUnrollError: at this call, when the code has a loop, a sort or another operation without a scalar form.
+    """
+    closed, out_shape = jax.make_jaxpr(function, return_shape=True)(*examples)
+    jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
+    _check(jaxpr)
+    out_tree = jax.tree.structure(out_shape)
+
+    def unrolled(*arguments: Any) -> Any:
+        outputs = _Replay().run(jaxpr, closed.consts, [_leaf(leaf) for leaf in _flatten(arguments)])
+        return jax.tree.unflatten(out_tree, outputs)
+
+    return unrolled
+
+
+def count_operations(function: Callable[..., Any], *examples: Any) -> int:
+    """Number of distinct scalar operations in the unrolled function: a proxy for its compile time.
+
+    Raises:
+        CannotUnrollError: as `unroll`.
+    """
+    replay = _Replay()
+    closed = jax.make_jaxpr(function)(*examples)
+    jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
+    _check(jaxpr)
+
+    def count(*flat: jax.Array) -> list[jax.Array]:
+        entries = iter(flat)
+        leaves = [as_entries(v.aval.shape, [next(entries) for _ in range(math.prod(v.aval.shape))]) for v in jaxpr.invars]
+        outputs = replay.run(jaxpr, closed.consts, leaves)
+        return [jnp.asarray(x) for out in outputs for x in np.asarray(out, dtype=object).ravel()]
+
+    flat = [jax.ShapeDtypeStruct((), v.aval.dtype) for v in jaxpr.invars for _ in range(math.prod(v.aval.shape))]
+    jax.eval_shape(count, *flat)
+    return replay.operations
+
+
+def _flatten(tree: Any) -> list[Any]:
+    return jax.tree.leaves(tree, is_leaf=lambda leaf: isinstance(leaf, np.ndarray))
+
+
+def _leaf(leaf: Any) -> np.ndarray:
+    if isinstance(leaf, np.ndarray):
+        return leaf
+    return as_entries((), [leaf])
+
+
+def as_entries(shape_or_array: Any, entries: list[Any] | None = None) -> np.ndarray:
+    """An object array of scalars: `as_entries(array)` takes a traced array apart, `as_entries(shape, list)` builds one.
+
+    Entries are put in one by one, since numpy alone would try to look inside tracers.
+    """
+    if entries is None:
+        array = shape_or_array
+        shape = tuple(np.shape(array))
+        entries = [array[index] for index in np.ndindex(*shape)] if shape else [array]
+    else:
+        shape = tuple(shape_or_array)
+    out = np.empty(len(entries), dtype=object)
+    for place, entry in enumerate(entries):
+        out[place] = entry
+    return out.reshape(shape)
+
+
+def _check(jaxpr: Any) -> None:
+    for equation in jaxpr.eqns:
+        name = equation.primitive.name
+        if name in _INLINED:
+            _check(_inner(equation)[0])
+        elif not (
+            name in _ELEMENTWISE
+            or name in _MOVING
+            or name in _FOLDS
+            or hasattr(_Replay, f"_do_{name.replace('-', '_')}")
+            or not equation.invars
+            or all(isinstance(v, jex.Literal) for v in equation.invars)
+        ):
+            raise CannotUnrollError(f"operation '{name}' has no entry-by-entry form")
+
+
+def _inner(equation: Any) -> tuple[Any, list[Any]]:
+    inner = next(equation.params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in equation.params)
+    return (inner.jaxpr, inner.consts) if hasattr(inner, "consts") else (inner, [])
+
+
+class _Replay:
+    """Evaluates one jaxpr on object arrays of scalars, remembering what it has computed."""
+
+    def __init__(self) -> None:
+        self.known: dict[Any, Any] = {}
+        self.keep: list[Any] = []  # operands stay alive, so their ids stay unique
+        self.operations = 0
+
+    def run(self, jaxpr: Any, consts: list[Any], arguments: list[np.ndarray]) -> list[np.ndarray]:
+        values: dict[Any, np.ndarray] = {}
+        values.update(zip(jaxpr.constvars, [np.asarray(c) for c in consts], strict=True))
+        values.update(zip(jaxpr.invars, arguments, strict=True))
+
+        def read(variable: Any) -> np.ndarray:
+            return np.asarray(variable.val) if isinstance(variable, jex.Literal) else values[variable]
+
+        for equation in jaxpr.eqns:
+            inputs = [read(v) for v in equation.invars]
+            if equation.primitive.name in _INLINED:
+                inner, inner_consts = _inner(equation)
+                outputs = self.run(inner, inner_consts, inputs)
+            else:
+                outputs = self.evaluate(equation, inputs)
+            values.update(zip(equation.outvars, outputs, strict=True))
+        return [read(v) for v in jaxpr.outvars]
+
+    def evaluate(self, equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        name, params = equation.primitive.name, equation.params
+        if all(x.dtype != object for x in inputs):
+            return _fold_constants(equation, inputs)
+        if name in _ELEMENTWISE:
+            outputs = [self.elementwise(equation, inputs)]
+        elif name in _MOVING:
+            outputs = _move(equation, inputs)
+        elif name in _FOLDS:
+            outputs = [self.fold(_FOLDS[name], inputs[0], params["axes"])]
+        else:
+            outputs = getattr(self, f"_do_{name.replace('-', '_')}")(equation, inputs)
+        if name in _COSTLY:
+            outputs = [self.barrier(x) for x in outputs]
+        return outputs
+
+    def elementwise(self, equation: Any, inputs: list[np.ndarray]) -> np.ndarray:
+        shape = equation.outvars[0].aval.shape
+        lanes = [np.broadcast_to(x, shape).ravel() for x in inputs]
+        dtypes = [v.aval.dtype for v in equation.invars]
+        entries = [self.scalar(equation.primitive, dict(equation.params), entry, dtypes) for entry in zip(*lanes, strict=True)]
+        return as_entries(shape, entries)
+
+    def scalar(self, primitive: Any, params: dict[str, Any], operands: tuple[Any, ...], dtypes: list[Any]) -> Any:
+        name = primitive.name
+        simple = _simplify(name, operands, params)
+        if simple is not None:
+            return simple[0]
+        keys = [(str(d), np.asarray(x).item()) if _constant(x) else id(x) for x, d in zip(operands, dtypes, strict=True)]
+        if name in _COMMUTATIVE:
+            keys.sort(key=repr)
+        key = (name, tuple(keys), tuple((k, str(v)) for k, v in params.items()))
+        if key not in self.known:
+            self.operations += 1
+            self.keep.append(operands)
+            ready = [np.asarray(x, dtype=d) if _constant(x) else x for x, d in zip(operands, dtypes, strict=True)]
+            self.known[key] = primitive.bind(*ready, **params)
+        return self.known[key]
+
+    def combine(self, name: str, left: Any, right: Any) -> Any:
+        primitive = _PRIMITIVES[name]
+        dtype = next((x.dtype for x in (left, right) if not _constant(x)), None)
+        if dtype is None:
+            return np.asarray(primitive.bind(left, right))[()]
+        return self.scalar(primitive, {}, (left, right), [dtype, dtype])
+
+    def fold(self, name: str, array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+        kept = [a for a in range(array.ndim) if a not in axes]
+        rows = array.transpose(kept + list(axes)).reshape([array.shape[a] for a in kept] + [-1])
+        out = [functools.reduce(functools.partial(self.combine, name), row) for row in rows.reshape(-1, rows.shape[-1])]
+        return as_entries(tuple(array.shape[a] for a in kept), out)
+
+    def barrier(self, array: np.ndarray) -> np.ndarray:
+        live = list({id(x): x for x in array.ravel() if not _constant(x)}.values())
+        fresh = [x for x in live if ("barrier", id(x)) not in self.known]
+        if fresh:
+            for x, held in zip(fresh, jax.lax.optimization_barrier(tuple(fresh)), strict=True):
+                self.known["barrier", id(x)] = held
+                self.known["barrier", id(held)] = held
+            self.keep.append((fresh, array))
+        return as_entries(array.shape, [x if _constant(x) else self.known["barrier", id(x)] for x in array.ravel()])
+
+    def _do_dot_general(self, equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        left, right = inputs
+        (lc, rc), (lb, rb) = equation.params["dimension_numbers"]
+        lf = [a for a in range(left.ndim) if a not in (*lc, *lb)]
+        rf = [a for a in range(right.ndim) if a not in (*rc, *rb)]
+        batch = math.prod(left.shape[a] for a in lb)
+        depth = math.prod(left.shape[a] for a in lc)
+        lm = left.transpose([*lb, *lf, *lc]).reshape(batch, -1, depth)
+        rm = right.transpose([*rb, *rf, *rc]).reshape(batch, -1, depth)
+        out = []
+        for b in range(batch):
+            for row in lm[b]:
+                for column in rm[b]:
+                    terms = [self.combine("mul", x, y) for x, y in zip(row, column, strict=True)]
+                    out.append(functools.reduce(functools.partial(self.combine, "add"), terms))
+        return [as_entries(equation.outvars[0].aval.shape, out)]
+
+    def _do_concatenate(self, equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        parts = [x.astype(object) for x in inputs]
+        return [np.concatenate(parts, axis=equation.params["dimension"])]
+
+    def _do_pad(self, equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        array, filler = inputs
+        places = jax.lax.pad(np.arange(1, array.size + 1).reshape(array.shape), 0, equation.params["padding_config"])
+        entries = [filler[()], *array.ravel()]
+        return [as_entries(places.shape, [entries[i] for i in np.asarray(places).ravel()])]
+
+    def _do_scatter_add(self, equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        array, indices, updates = inputs
+        if indices.dtype == object:
+            raise CannotUnrollError("a scatter whose indices depend on the state has no entry-by-entry form")
+        out = array.astype(object).ravel()
+        basis = np.eye(updates.size, dtype=np.int32).reshape(updates.size, *updates.shape)
+        zeros = np.zeros(array.shape, np.int32)
+        for update, entry in zip(basis, updates.ravel(), strict=True):
+            with jax.ensure_compile_time_eval():
+                hit = np.asarray(equation.primitive.bind(zeros, indices, update, **equation.params)).ravel()
+            for place in np.flatnonzero(hit):
+                out[place] = self.combine("add", out[place], entry)
+        return [out.reshape(array.shape)]
+
+
+_PRIMITIVES = {"add": jax.lax.add_p, "mul": jax.lax.mul_p, "max": jax.lax.max_p, "min": jax.lax.min_p,
+               "and": jax.lax.and_p, "or": jax.lax.or_p}  # fmt: skip
+
+
+def _constant(value: Any) -> bool:
+    return not isinstance(value, jax.Array)
+
+
+def _simplify(name: str, operands: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any] | None:
+    """Identities that hold for every float, NaN and infinity included."""
+    if name in ("copy", "copy_p", "stop_gradient"):
+        return (operands[0],)
+    if name == "select_n" and _constant(operands[0]):
+        return (operands[1 + int(operands[0])],)
+    if len(operands) == 2:
+        a, b = operands
+        neutral = {"add": 0, "add_any": 0, "mul": 1}.get(name)
+        if neutral is not None and _constant(a) and a == neutral and not _constant(b):
+            return (b,)
+        neutral = {"add": 0, "add_any": 0, "sub": 0, "mul": 1, "div": 1}.get(name)
+        if neutral is not None and _constant(b) and b == neutral and not _constant(a):
+            return (a,)
+    if name == "convert_element_type" and not _constant(operands[0]) and operands[0].dtype == params["new_dtype"]:
+        return (operands[0],)
+    return None
+
+
+def _fold_constants(equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    with jax.ensure_compile_time_eval():
+        out = equation.primitive.bind(*[jnp.asarray(x, v.aval.dtype) for x, v in zip(inputs, equation.invars, strict=True)],
+                                      **equation.params)  # fmt: skip
+    return [np.asarray(x) for x in (out if equation.primitive.multiple_results else [out])]
+
+
+def _move(equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """Apply the operation to the places of the entries, then put the entries in their new places."""
+    array, *indices = inputs
+    if any(x.dtype == object for x in indices):
+        raise CannotUnrollError(f"'{equation.primitive.name}' with indices that depend on the state")
+    places = np.arange(1, array.size + 1, dtype=np.int32).reshape(array.shape)
+    with jax.ensure_compile_time_eval():
+        moved = equation.primitive.bind(places, *indices, **equation.params)
+    entries = [np.zeros((), equation.invars[0].aval.dtype)[()], *array.ravel()]
+    outs = moved if equation.primitive.multiple_results else [moved]
+    return [as_entries(out.shape, [entries[i] for i in np.asarray(out).ravel()]) for out in outs]
