@@ -19,8 +19,9 @@ from jax.sharding import Mesh, PartitionSpec
 from infonce_jax.chains.observers import Observation, Observer
 from infonce_jax.energies.base import Energy
 from infonce_jax.integrators.protocol import Integrator, State
+from infonce_jax.lanes import from_columns, lane_examples, to_columns, vectorise
 from infonce_jax.noise import Noise, normals, uniforms
-from infonce_jax.unroll import CannotUnrollError, as_entries, count_operations, unroll
+from infonce_jax.unroll import CannotUnrollError, count_operations
 
 __all__ = ["advance_chunk", "lane_count", "start_carry", "unrolls"]
 
@@ -78,7 +79,7 @@ def start_carry(x: jax.Array, energy: Energy, observers: tuple[Observer, ...], *
 
 def _examples(integrator: Integrator, carry: Any, temperature: bool, energy: Energy, observers: Any) -> tuple[Any, ...]:
     """Shapes of the arguments of `_one_step` for one chain."""
-    one = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), carry)
+    one = lane_examples(carry)
     position = one[0].positions
     scalar = jax.ShapeDtypeStruct((), position.dtype)
     noise = Noise(position, scalar) if integrator.needs_uniform else position
@@ -128,38 +129,18 @@ def _array_loop(integrator: Integrator, carry: Any, keys: Any, energy: Any, obse
 
 def _scalar_loop(integrator: Integrator, carry: Any, keys: Any, energy: Any, observers: Any, clock: Any) -> Any:
     betas, temperatures, first, count = clock
-    lanes, n, d = carry[0].positions.shape
+    _, n, d = carry[0].positions.shape
     dtype = carry[0].positions.dtype
-    examples = _examples(integrator, carry, temperatures is not None, energy, observers)
-    scalar_step = unroll(functools.partial(_one_step, integrator), *examples)
-    leaves, tree = jax.tree.flatten(carry)
-    shapes = [leaf.shape[1:] for leaf in leaves]
-    shared = jax.tree.map(as_entries, (energy, observers))
+    chain, noise, *shared = _examples(integrator, carry, temperatures is not None, energy, observers)
+    step_all = vectorise(functools.partial(_one_step, integrator), (chain, noise), tuple(shared))
 
-    def one(columns: tuple[Any, ...], normal: Any, uniform: Any, step: Any, beta: Any, temperature: Any) -> Any:
-        rest = iter(columns)
-        chain = tree.unflatten([as_entries(shape, [next(rest) for _ in range(math.prod(shape))]) for shape in shapes])
-        normal = as_entries((n, d), list(normal))
-        noise = Noise(normal, as_entries((), [uniform])) if integrator.needs_uniform else normal
-        scalars = [None if s is None else as_entries((), [s]) for s in (step, beta, temperature)]
-        new = scalar_step(chain, noise, *scalars, *shared)
-        new_leaves = jax.tree.leaves(new, is_leaf=lambda leaf: isinstance(leaf, np.ndarray))
-        return tuple(jnp.asarray(entry) for leaf in new_leaves for entry in leaf.ravel())
-
-    one_of_many = jax.vmap(one, in_axes=(0, 0, 0 if integrator.needs_uniform else None, None, None, None))
-
-    def body(i: jax.Array, columns: tuple[Any, ...]) -> tuple[Any, ...]:
+    def body(i: jax.Array, columns: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         normal, uniform = _noise(integrator, keys, first + i, n, d, dtype)
+        drawn = tuple(normal[j] for j in range(n * d)) + (() if uniform is None else (uniform,))
         temperature = None if temperatures is None else temperatures[i]
-        new = one_of_many(columns, tuple(normal[j] for j in range(n * d)), uniform, first + i, betas[i], temperature)
-        return tuple(jnp.broadcast_to(c, (lanes,)) for c in new)
+        return step_all(columns + drawn, first + i, betas[i], temperature, energy, observers)
 
-    flat = [leaf.reshape(lanes, -1) for leaf in leaves]
-    columns = tuple(block[:, j] for block in flat for j in range(block.shape[1]))
-    columns = iter(jax.lax.fori_loop(0, count, body, columns))
-    stacked = [jnp.stack([next(columns) for _ in range(math.prod(s))], axis=-1) if math.prod(s) else f.reshape(lanes, *s)
-               for s, f in zip(shapes, flat, strict=True)]  # fmt: skip
-    return tree.unflatten([block.reshape(lanes, *s) for block, s in zip(stacked, shapes, strict=True)])
+    return from_columns(jax.lax.fori_loop(0, count, body, to_columns(carry)), chain)
 
 
 def _tiled(loop: Any, carry: Any, keys: jax.Array) -> Any:
