@@ -126,4 +126,6 @@ def normals(keys: jax.Array, step: jax.Array, size: int, dtype: jnp.dtype = jnp.
 def uniforms(keys: jax.Array, step: jax.Array, size: int, dtype: jnp.dtype = jnp.float32) -> jax.Array:
     """One number in (0, 1) per chain for a step that also draws `size` normals: the block after theirs. Shape (lanes,)."""
     word, _ = threefry((keys[0], keys[1]), (step, jnp.uint32((size + 1) // 2)))
-    return _unit(word, jnp.dtype(dtype))
+    dtype = jnp.dtype(dtype)
+    # In single precision the 64 largest words round to one.
+    return jnp.minimum(_unit(word, dtype), dtype.type(1) - jnp.finfo(dtype).epsneg)

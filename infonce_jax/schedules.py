@@ -148,8 +148,8 @@ def piecewise(times: Sequence[float], values: Sequence[float]) -> FixedSchedule:
     t, b = np.asarray(times, dtype=np.float64), np.asarray(values, dtype=np.float64)
     if t.ndim != 1 or t.shape != b.shape or len(t) < 2:
         raise refuse("times, values", f"shapes {t.shape}, {b.shape}", "two lists of the same length >= 2", "pair them up")
-    if t[0] != 0 or np.any(np.diff(t) <= 0):
-        raise refuse("times", t.tolist(), "increasing times from 0", "sort them and start at 0")
+    if t[0] != 0 or not np.all(np.isfinite(t)) or not np.all(np.diff(t) > 0):
+        raise refuse("times", t.tolist(), "finite increasing times from 0", "sort them and start at 0")
     if not np.all(b > 0):
         raise refuse("values", float(np.min(b)), "positive inverse temperatures", "beta = 0 is infinite noise")
     return _fixed(f"piecewise, {len(t)} points", lambda s: np.interp(s, t, b), times=tuple(t), values=tuple(b))

@@ -41,14 +41,6 @@ def _norm(x: jax.Array) -> jax.Array:
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, squared, 1.0)), 0.0)
 
 
-def _sinc(r: jax.Array) -> jax.Array:
-    """sin(r)/r, by its series near zero."""
-    small = jnp.abs(r) < _SMALL
-    safe = jnp.where(small, 1.0, r)
-    r2 = r * r
-    return jnp.where(small, 1 - r2 / 6 * (1 - r2 / 20), jnp.sin(safe) / safe)
-
-
 def project(x: jax.Array) -> jax.Array:
     """Nearest point of the product of spheres: every row divided by its norm.
 
@@ -80,8 +72,12 @@ def exp(x: jax.Array, v: jax.Array) -> jax.Array:
         x: point, shape (..., d).
         v: tangent vector at x, shape (..., d); any length.
     """
-    r = _norm(v)
-    return project(jnp.cos(r) * x + _sinc(r) * v)
+    squared = _dot(v, v)
+    small = squared < _SMALL * _SMALL  # as a series in |v|^2 the map has all its derivatives at v = 0
+    r = jnp.sqrt(jnp.where(small, 1.0, squared))
+    cosine = jnp.where(small, 1 - squared / 2 * (1 - squared / 12), jnp.cos(r))
+    sinc = jnp.where(small, 1 - squared / 6 * (1 - squared / 20), jnp.sin(r) / r)
+    return project(cosine * x + sinc * v)
 
 
 def distance(x: jax.Array, y: jax.Array) -> jax.Array:
@@ -119,13 +115,14 @@ def log(x: jax.Array, y: jax.Array) -> jax.Array:
         Tangent vector, shape (..., d), zero where y = x. At the antipode y = -x every direction is shortest and the
         result is NaN: there is no right answer to return silently.
     """
-    chord = to_tangent(x, y - x)  # y - x keeps digits that y - <x, y> x would cancel
+    behind = _dot(x, y) < 0
+    # y - x and y + x keep digits that y - <x, y> x would cancel; at the antipode y + x is exactly zero, not rounding.
+    chord = to_tangent(x, jnp.where(behind, y + x, y - x))
     length = _norm(chord)
     angle = distance(x, y)[..., None]
     small = length < _SMALL
     series = 1 + length * length * (1 / 6 + length * length * (3 / 40))  # arcsin(s)/s
     ratio = jnp.where(small, series, angle / jnp.where(small, 1.0, length))
-    behind = _dot(x, y) < 0
     # Near the antipode the chord is short but the angle is not: the plain quotient is right there.
     safe = jnp.where(length > 0, length, 1.0)
     ratio = jnp.where(small & behind, jnp.where(length > 0, angle / safe, jnp.nan), ratio)

@@ -34,16 +34,17 @@ _ELEMENTWISE = _COMMUTATIVE | {
     "tanh", "asinh", "acosh", "atanh", "logistic", "erf", "erfc", "erf_inv", "lgamma", "digamma", "square", "not",
     "lt", "le", "gt", "ge", "select_n", "clamp", "is_finite", "nextafter", "convert_element_type", "copy", "copy_p",
     "bitcast_convert_type", "shift_left", "shift_right_logical", "shift_right_arithmetic", "population_count",
-    "stop_gradient", "reduce_precision",
+    "stop_gradient", "reduce_precision", "one_minus_square", "polynomial",
 }  # fmt: skip
 # These only move entries about (all operands after the first are constant indices).
 _MOVING = {
     "reshape", "transpose", "broadcast_in_dim", "squeeze", "expand_dims", "slice", "rev", "gather", "dynamic_slice",
-    "split",
+    "split", "tile",
 }  # fmt: skip
 _FOLDS = {"reduce_sum": "add", "reduce_max": "max", "reduce_min": "min", "reduce_prod": "mul", "reduce_and": "and",
           "reduce_or": "or"}  # fmt: skip
-_INLINED = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "core_call"}
+_INLINED = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat", "remat2", "checkpoint",
+            "core_call"}  # fmt: skip
 # XLA may recompute a cheap producer inside each consumer; a barrier after these keeps them computed once.
 _COSTLY = {"exp", "exp2", "log", "log1p", "expm1", "div", "sqrt", "rsqrt", "sin", "cos", "tanh", "pow", "logistic",
            "dot_general"}  # fmt: skip
@@ -159,7 +160,9 @@ class _Replay:
         values.update(zip(jaxpr.invars, arguments, strict=True))
 
         def read(variable: Any) -> np.ndarray:
-            return np.asarray(variable.val) if isinstance(variable, jex.Literal) else values[variable]
+            if isinstance(variable, jex.Literal):
+                return np.asarray(variable.val, variable.aval.dtype)
+            return values[variable]
 
         for equation in jaxpr.eqns:
             inputs = [read(v) for v in equation.invars]
@@ -173,6 +176,9 @@ class _Replay:
 
     def evaluate(self, equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
         name, params = equation.primitive.name, equation.params
+        # An empty array holds no entry of the state.
+        typed = zip(inputs, equation.invars, strict=True)
+        inputs = [x if x.size else np.zeros(x.shape, v.aval.dtype) for x, v in typed]
         if all(x.dtype != object for x in inputs):
             return _fold_constants(equation, inputs)
         if name in _ELEMENTWISE:
@@ -180,7 +186,7 @@ class _Replay:
         elif name in _MOVING:
             outputs = _move(equation, inputs)
         elif name in _FOLDS:
-            outputs = [self.fold(_FOLDS[name], inputs[0], params["axes"])]
+            outputs = [self.fold(_FOLDS[name], inputs[0], params["axes"], equation.invars[0].aval.dtype)]
         else:
             outputs = getattr(self, f"_do_{name.replace('-', '_')}")(equation, inputs)
         if name in _COSTLY:
@@ -199,7 +205,13 @@ class _Replay:
         simple = _simplify(name, operands, params)
         if simple is not None:
             return simple[0]
-        keys = [(str(d), np.asarray(x).item()) if _constant(x) else id(x) for x, d in zip(operands, dtypes, strict=True)]
+        if all(_constant(x) for x in operands):
+            with jax.ensure_compile_time_eval():
+                ready = [np.asarray(x, dtype=d) for x, d in zip(operands, dtypes, strict=True)]
+                return np.asarray(primitive.bind(*ready, **params))[()]
+        # Constants are told apart by their text: 0.0 equals -0.0, but what divides by them does not.
+        keys = [(str(d), repr(np.asarray(x).item())) if _constant(x) else id(x)
+                for x, d in zip(operands, dtypes, strict=True)]  # fmt: skip
         if name in _COMMUTATIVE:
             keys.sort(key=repr)
         key = (name, tuple(keys), tuple((k, str(v)) for k, v in params.items()))
@@ -210,17 +222,19 @@ class _Replay:
             self.known[key] = primitive.bind(*ready, **params)
         return self.known[key]
 
-    def combine(self, name: str, left: Any, right: Any) -> Any:
-        primitive = _PRIMITIVES[name]
-        dtype = next((x.dtype for x in (left, right) if not _constant(x)), None)
-        if dtype is None:
-            return np.asarray(primitive.bind(left, right))[()]
-        return self.scalar(primitive, {}, (left, right), [dtype, dtype])
+    def combine(self, name: str, left: Any, right: Any, dtype: Any) -> Any:
+        return self.scalar(_PRIMITIVES[name], {}, (left, right), [dtype, dtype])
 
-    def fold(self, name: str, array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    def convert(self, array: np.ndarray, old: Any, new: Any) -> np.ndarray:
+        params = {"new_dtype": np.dtype(new), "weak_type": False, "sharding": None}
+        out = [self.scalar(jax.lax.convert_element_type_p, params, (x,), [old]) for x in array.ravel()]
+        return as_entries(array.shape, out)
+
+    def fold(self, name: str, array: np.ndarray, axes: tuple[int, ...], dtype: Any) -> np.ndarray:
         kept = [a for a in range(array.ndim) if a not in axes]
         rows = array.transpose(kept + list(axes)).reshape([array.shape[a] for a in kept] + [-1])
-        out = [functools.reduce(functools.partial(self.combine, name), row) for row in rows.reshape(-1, rows.shape[-1])]
+        step = functools.partial(self.combine, name, dtype=dtype)
+        out = [functools.reduce(step, row) for row in rows.reshape(-1, rows.shape[-1])]
         return as_entries(tuple(array.shape[a] for a in kept), out)
 
     def barrier(self, array: np.ndarray) -> np.ndarray:
@@ -234,7 +248,8 @@ class _Replay:
         return as_entries(array.shape, [x if _constant(x) else self.known["barrier", id(x)] for x in array.ravel()])
 
     def _do_dot_general(self, equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
-        left, right = inputs
+        dtype = equation.outvars[0].aval.dtype  # the preferred type, in which products are formed and summed
+        left, right = (self.convert(x, v.aval.dtype, dtype) for x, v in zip(inputs, equation.invars, strict=True))
         (lc, rc), (lb, rb) = equation.params["dimension_numbers"]
         lf = [a for a in range(left.ndim) if a not in (*lc, *lb)]
         rf = [a for a in range(right.ndim) if a not in (*rc, *rb)]
@@ -246,17 +261,23 @@ class _Replay:
         for b in range(batch):
             for row in lm[b]:
                 for column in rm[b]:
-                    terms = [self.combine("mul", x, y) for x, y in zip(row, column, strict=True)]
-                    out.append(functools.reduce(functools.partial(self.combine, "add"), terms))
+                    terms = [self.combine("mul", x, y, dtype) for x, y in zip(row, column, strict=True)]
+                    out.append(functools.reduce(functools.partial(self.combine, "add", dtype=dtype), terms))
         return [as_entries(equation.outvars[0].aval.shape, out)]
 
     def _do_concatenate(self, equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
-        parts = [x.astype(object) for x in inputs]
+        parts = [as_entries(x.shape, list(x.ravel())) for x in inputs]  # keeps the dtype of constants, astype does not
         return [np.concatenate(parts, axis=equation.params["dimension"])]
+
+    def _do_stack(self, equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        parts = [as_entries(x.shape, list(x.ravel())) for x in inputs]
+        return [np.stack(parts, axis=equation.params["axis"])]
 
     def _do_pad(self, equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
         array, filler = inputs
-        places = jax.lax.pad(np.arange(1, array.size + 1).reshape(array.shape), 0, equation.params["padding_config"])
+        numbers = np.arange(1, array.size + 1, dtype=np.int32).reshape(array.shape)
+        with jax.ensure_compile_time_eval():
+            places = jax.lax.pad(numbers, np.int32(0), equation.params["padding_config"])
         entries = [filler[()], *array.ravel()]
         return [as_entries(places.shape, [entries[i] for i in np.asarray(places).ravel()])]
 
@@ -264,14 +285,15 @@ class _Replay:
         array, indices, updates = inputs
         if indices.dtype == object:
             raise CannotUnrollError("a scatter whose indices depend on the state has no entry-by-entry form")
-        out = array.astype(object).ravel()
-        basis = np.eye(updates.size, dtype=np.int32).reshape(updates.size, *updates.shape)
-        zeros = np.zeros(array.shape, np.int32)
+        out = as_entries((array.size,), list(array.ravel()))
+        dtype = equation.invars[0].aval.dtype  # the update function in the parameters was traced for this type
+        basis = np.eye(updates.size, dtype=dtype).reshape(updates.size, *updates.shape)
+        zeros = np.zeros(array.shape, dtype)
         for update, entry in zip(basis, updates.ravel(), strict=True):
             with jax.ensure_compile_time_eval():
                 hit = np.asarray(equation.primitive.bind(zeros, indices, update, **equation.params)).ravel()
             for place in np.flatnonzero(hit):
-                out[place] = self.combine("add", out[place], entry)
+                out[place] = self.combine("add", out[place], entry, dtype)
         return [out.reshape(array.shape)]
 
 
@@ -315,8 +337,16 @@ def _move(equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
     if any(x.dtype == object for x in indices):
         raise CannotUnrollError(f"'{equation.primitive.name}' with indices that depend on the state")
     places = np.arange(1, array.size + 1, dtype=np.int32).reshape(array.shape)
+    params, dtype = dict(equation.params), equation.invars[0].aval.dtype
+    filler = np.zeros((), dtype)[()]
+    if params.get("mode") == jax.lax.GatherScatterMode.FILL_OR_DROP:  # out of bounds is place 0, where the filler is
+        given = params["fill_value"]
+        if given is None and not jnp.issubdtype(dtype, jnp.inexact):
+            raise CannotUnrollError(f"'{equation.primitive.name}' that fills whole numbers with a default")
+        filler = np.asarray(np.nan if given is None else given, dtype)[()]
+        params["fill_value"] = 0
     with jax.ensure_compile_time_eval():
-        moved = equation.primitive.bind(places, *indices, **equation.params)
-    entries = [np.zeros((), equation.invars[0].aval.dtype)[()], *array.ravel()]
+        moved = equation.primitive.bind(places, *indices, **params)
+    entries = [filler, *array.ravel()]
     outs = moved if equation.primitive.multiple_results else [moved]
     return [as_entries(out.shape, [entries[i] for i in np.asarray(out).ravel()]) for out in outs]

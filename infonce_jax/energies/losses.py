@@ -1,7 +1,7 @@
 """Contrastive losses of embeddings, for training encoders and as oracles of the energies: softmax and logistic forms.
 
-Two views are always two arguments whose row i belongs together; no function reads an order out of a stacked array. Rows
-are L2-normalised inside, so s_ij is a cosine. Half-precision embeddings are computed, and the loss returned, in float32.
+Two views are always two arguments whose rows i belong together; no function reads an order out of a stacked array.
+Rows are L2-normalised inside, so s_ij is a cosine. Half precision is computed, and the loss returned, in float32.
 The reweighted and decoupled relatives are in `reweighted`, losses without negatives in `non_contrastive`.
 """
 
@@ -126,7 +126,7 @@ def info_nce_queue(queries: Any, keys: Any, queue: Any, temperature: Any) -> jax
 
     He et al. 2020, equation 1.
     """
-    aligned, against = _queue_similarities(queries, keys, queue, "queue", frozen=True)
+    aligned, against = _queue_similarities(queries, keys, queue, ("queries", "keys", "queue"), frozen=True)
     gaps = (against - aligned[:, None]) / scale(temperature, against)
     return jnp.mean(jax.nn.softplus(log_sum_exp(gaps)))
 
@@ -150,7 +150,7 @@ def population_info_nce(a: Any, b: Any, negatives: Any, temperature: Any) -> jax
 
     Wang & Isola 2020, theorem 1, for the limit.
     """
-    aligned, against = _queue_similarities(a, b, negatives, "negatives")
+    aligned, against = _queue_similarities(a, b, negatives, ("a", "b", "negatives"))
     gaps = (against - aligned[:, None]) / scale(temperature, against)
     return jnp.mean(jax.nn.softplus(log_sum_exp(gaps))) - math.log(against.shape[1])
 
@@ -294,7 +294,7 @@ def binary_nce(queries: Any, keys: Any, noise: Any, temperature: Any, noise_dens
 
     Gutmann & Hyvarinen 2010; Mnih & Kavukcuoglu 2013.
     """
-    aligned, against = _queue_similarities(queries, keys, noise, "noise")
+    aligned, against = _queue_similarities(queries, keys, noise, ("queries", "keys", "noise"))
     tau = scale(temperature, against)
     density = jnp.asarray(number("noise_density", noise_density, above=0), against.dtype)
     shift = jnp.log(density) + math.log(against.shape[1])
@@ -303,13 +303,14 @@ def binary_nce(queries: Any, keys: Any, noise: Any, temperature: Any, noise_dens
 
 
 def _queue_similarities(
-    queries: Any, keys: Any, queue: Any, name: str, frozen: bool = False
+    queries: Any, keys: Any, queue: Any, names: tuple[str, str, str], frozen: bool = False
 ) -> tuple[jax.Array, jax.Array]:
     """Cosines of each query with its key, (n,), and with the shared negatives, (n, K)."""
-    q, k = embedding_pair(queries, keys, least=1, names=("queries", "keys"))
-    negatives = embedding_rows(name, queue)
+    q, k = embedding_pair(queries, keys, least=1, names=names[:2])
+    negatives = embedding_rows(names[2], queue)
     if negatives.shape[1] != q.shape[1]:
-        raise refuse(name, f"shape {negatives.shape}", f"shape (K, {q.shape[1]})", f"queries and {name} share R^d")
+        raise refuse(names[2], f"shape {negatives.shape}", f"shape (K, {q.shape[1]})",
+                     f"{names[0]} and {names[2]} share R^d")  # fmt: skip
     negatives = normalise(negatives)
     common = jnp.promote_types(q.dtype, negatives.dtype)
     q, k, negatives = (x.astype(common) for x in (q, k, negatives))

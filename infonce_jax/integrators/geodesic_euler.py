@@ -15,7 +15,6 @@ from infonce_jax.sphere import to_tangent
 __all__ = ["geodesic_euler"]
 
 
-@functools.lru_cache(maxsize=None)  # the same scheme twice compiles once
 def geodesic_euler(step_size: float, corrected_noise: bool = False) -> Integrator:
     """Geodesic Euler-Maruyama, weak order 1.
 
@@ -29,8 +28,11 @@ def geodesic_euler(step_size: float, corrected_noise: bool = False) -> Integrato
     Raises:
         InputError: a step size that is not positive.
     """
-    h = positive("step_size", step_size, "a time step, for example 0.03")
+    return _scheme(positive("step_size", step_size, "a time step, for example 0.03"), bool(corrected_noise))
 
+
+@functools.lru_cache(maxsize=None)  # the same scheme twice compiles once
+def _scheme(h: float, corrected_noise: bool) -> Integrator:
     def init(energy: Energy, positions: jax.Array) -> State:
         return State(positions, energy)
 

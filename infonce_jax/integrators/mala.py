@@ -17,7 +17,6 @@ from infonce_jax.sphere import to_tangent
 __all__ = ["mala"]
 
 
-@functools.lru_cache(maxsize=None)  # the same scheme twice compiles once
 def mala(step_size: float) -> Integrator:
     """Riemannian MALA with the exponential-map proposal of `geodesic_euler`.
 
@@ -32,8 +31,11 @@ def mala(step_size: float) -> Integrator:
     Raises:
         InputError: a step size that is not positive.
     """
-    h = positive("step_size", step_size, "a time step, for example 0.1")
+    return _scheme(positive("step_size", step_size, "a time step, for example 0.1"))
 
+
+@functools.lru_cache(maxsize=None)  # the same scheme twice compiles once
+def _scheme(h: float) -> Integrator:
     def init(energy: Energy, positions: jax.Array) -> State:
         return State(positions, energy, gradient_and_energy(energy, positions))
 

@@ -15,7 +15,6 @@ from infonce_jax.sphere import to_tangent
 __all__ = ["projected_euler"]
 
 
-@functools.lru_cache(maxsize=None)  # the same scheme twice compiles once
 def projected_euler(step_size: float, corrected_noise: bool = False) -> Integrator:
     """Projected Euler-Maruyama, weak order 1: x' = (x + v)/|x + v| with the v of `geodesic_euler`.
 
@@ -29,8 +28,11 @@ def projected_euler(step_size: float, corrected_noise: bool = False) -> Integrat
     Raises:
         InputError: a step size that is not positive.
     """
-    h = positive("step_size", step_size, "a time step, for example 0.03")
+    return _scheme(positive("step_size", step_size, "a time step, for example 0.03"), bool(corrected_noise))
 
+
+@functools.lru_cache(maxsize=None)  # the same scheme twice compiles once
+def _scheme(h: float, corrected_noise: bool) -> Integrator:
     def init(energy: Energy, positions: jax.Array) -> State:
         return State(positions, energy)
 

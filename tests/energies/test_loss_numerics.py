@@ -286,6 +286,7 @@ BAD = {
         lambda a, b: losses.population_info_nce(a, b, b[:, :3], 0.5),
         r"^negatives: got shape \(6, 3\); needs shape \(K, 4\)",
     ),
+    "population pair": (lambda a, b: losses.population_info_nce(a, b[:2], b, 0.5), r"^b: got shape \(2, 4\) beside a"),
     "hard negatives missing": (lambda a, b: losses.info_nce_hard_negatives(a, b, b[:2], 0.5), r"^hard: got shape"),
     "hard negatives weight": (lambda a, b: losses.info_nce_hard_negatives(a, b, b, 0.5, math.nan), r"^weight: got nan"),
     "form": (lambda a, b: losses.sup_con(a, LABELS, 0.5, form="both"), r"^form: got 'both'; needs 'out' or 'in'"),

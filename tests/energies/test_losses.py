@@ -1,4 +1,4 @@
-"""Every objective against reference values: independent float64 and arbitrary-precision implementations, closed forms."""
+"""Every objective against reference values: independent float64 and many-digit implementations, closed forms."""
 
 from __future__ import annotations
 

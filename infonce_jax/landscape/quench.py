@@ -1,0 +1,161 @@
+"""Quenches: follow the gradient flow downhill from many configurations, then polish with Newton's method."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from infonce_jax.energies.base import Energy
+from infonce_jax.landscape.derivatives import Derivatives, derivatives, displace, double_precision, padded
+from infonce_jax.lanes import from_columns, lane_examples, to_columns, vectorise
+from infonce_jax.sphere import to_tangent
+from infonce_jax.unroll import CannotUnrollError
+
+__all__ = ["newton_polish", "quench"]
+
+_ROUND = 50  # iterations between looks at who has arrived
+_MOST_ROUNDS = 400
+_TILE = 4096
+# Armijo's constant near 1/2 keeps a step below 1/curvature: the descent follows the flow and stays in its basin.
+_SUFFICIENT = 0.4
+
+
+class _Descent(NamedTuple):
+    x: jax.Array
+    energy: jax.Array
+    gradient: jax.Array
+    step: jax.Array
+
+
+def _descend_once(state: _Descent, energy: Energy) -> _Descent:
+    """One step of steepest descent with a step size that adapts to each configuration."""
+    squared = jnp.sum(state.gradient**2)
+    y = state.x - state.step * state.gradient
+    y = y * jax.lax.rsqrt(jnp.sum(y * y, axis=-1, keepdims=True))
+    value, euclidean = jax.value_and_grad(lambda z: energy(z))(y)
+    gradient = to_tangent(y, euclidean)
+    # Rounding of the energy hides the decrease near a minimum; there the gradient's own decrease decides.
+    small = state.step * squared < 1e-12 * (1 + jnp.abs(state.energy))
+    enough = value <= state.energy - _SUFFICIENT * state.step * squared
+    accepted = jnp.where(small, jnp.sum(gradient**2) <= squared, enough)
+    keep = lambda new, old: jnp.where(accepted, new, old)  # noqa: E731
+    step = jnp.where(accepted, jnp.minimum(state.step * 1.2, 10.0), state.step * 0.5)
+    return _Descent(keep(y, state.x), keep(value, state.energy), keep(gradient, state.gradient), step)
+
+
+@functools.partial(jax.jit, static_argnames=("scalars",))
+def _descend(state: _Descent, energy: Energy, count: jax.Array, *, scalars: bool) -> _Descent:
+    if not scalars:
+        return jax.lax.fori_loop(0, count, lambda _, s: jax.vmap(_descend_once, (0, None))(s, energy), state)
+    example, shared = lane_examples(state), jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), energy)
+    step = vectorise(_descend_once, (example,), (shared,))
+    return from_columns(jax.lax.fori_loop(0, count, lambda _, c: step(c, energy), to_columns(state)), example)
+
+
+@jax.jit
+def _begin(x: jax.Array, energy: Energy) -> _Descent:
+    value, gradient = jax.vmap(jax.value_and_grad(lambda z: energy(z)))(x)
+    return _Descent(x, value, to_tangent(x, gradient), jnp.full(x.shape[0], 0.01, x.dtype))
+
+
+@functools.lru_cache(maxsize=64)
+def _has_scalar_form(structure: Any, shapes: tuple[Any, ...], n: int, d: int) -> bool:
+    """Whether descent on this energy unrolls; asked once per kind of energy."""
+    energy = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(s, t) for s, t in shapes])
+    x, one = jax.ShapeDtypeStruct((n, d), jnp.float64), jax.ShapeDtypeStruct((), jnp.float64)
+    try:
+        vectorise(_descend_once, (_Descent(x, one, x, one),), (energy,))
+    except CannotUnrollError:
+        return False
+    return n * d <= 48
+
+
+def quench(
+    energy: Energy,
+    x: np.ndarray,
+    gradient_below: float = 1e-4,
+    levels: np.ndarray | None = None,
+    window: float = 0.0,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Follow the steepest descent from x until the gradient is small.
+
+    Args:
+        energy: the energy.
+        x: shape (points, n, d), unit rows.
+        gradient_below: stop where the norm of the Riemannian gradient is below this.
+        levels: energies of known minima. When given, a configuration stops only within `window` above one of them (or
+            with a gradient a thousand times smaller): slow passages near a saddle are not arrivals.
+        window: see `levels`.
+
+    Returns:
+        Positions (points, n, d), energies (points,), gradient norms (points,), in float64. A configuration that has not
+        arrived after 20,000 steps is returned where it is.
+    """
+    x = np.asarray(x, np.float64)
+    out_x, out_e, out_g = np.empty_like(x), np.empty(len(x)), np.empty(len(x))
+    with jax.enable_x64(True):
+        energy = jax.tree.map(jnp.asarray, double_precision(energy))
+        leaves, structure = jax.tree.flatten(energy)
+        scalars = _has_scalar_form(structure, tuple((a.shape, a.dtype) for a in leaves), *x.shape[1:])
+        for start in range(0, len(x), _TILE):
+            block = np.arange(start, min(start + _TILE, len(x)))
+            _quench_block(energy, x, block, (gradient_below, levels, window), scalars, (out_x, out_e, out_g))
+    return out_x, out_e, out_g
+
+
+def _quench_block(energy: Any, x: np.ndarray, where: np.ndarray, stop: Any, scalars: bool, out: Any) -> None:
+    gradient_below, levels, window = stop
+    state = _begin(jnp.asarray(padded(x[where])), energy)
+    for round_ in range(_MOST_ROUNDS):
+        state = _descend(state, energy, np.int32(_ROUND), scalars=scalars)
+        host = _Descent(*(np.asarray(part)[: len(where)] for part in state))
+        norm = np.sqrt(np.sum(host.gradient**2, axis=(1, 2)))
+        arrived = norm < gradient_below
+        if levels is not None and len(levels):
+            above = host.energy[:, None] - np.asarray(levels)[None]
+            close = np.any((above < window) & (above > -window), axis=1)
+            arrived &= close | (norm < 1e-3 * gradient_below)
+        if round_ == _MOST_ROUNDS - 1:
+            arrived[:] = True
+        for target, part in zip(out, (host.x, host.energy, norm), strict=True):
+            target[where[arrived]] = part[arrived]
+        if arrived.all():
+            return
+        if arrived.mean() > 0.3 or len(where) <= 64:  # regroup only when it pays for another compilation
+            where = where[~arrived]
+            state = _Descent(*(jnp.asarray(padded(part[~arrived])) for part in host))
+
+
+def newton_polish(
+    energy: Energy, x: np.ndarray, iterations: int = 30, gradient_below: float = 1e-12
+) -> tuple[np.ndarray, Derivatives]:
+    """Newton's method on the gradient, from points already close to critical ones, zero modes left out.
+
+    Returns:
+        Positions (points, n, d) and their derivatives. What does not converge stays where it is least bad.
+    """
+    here = derivatives(energy, x)
+    for _ in range(iterations):
+        norm = np.linalg.norm(here.gradient, axis=1)
+        if np.all(norm < gradient_below):
+            break
+        values, vectors = np.linalg.eigh(here.hessian)
+        slope = np.einsum("pij,pi->pj", vectors, here.gradient)
+        flat = np.abs(values) < 1e-7 * np.max(np.abs(values), axis=1, keepdims=True)
+        step = -np.where(flat, 0.0, slope / np.where(flat, 1.0, values))
+        length = np.linalg.norm(step, axis=1, keepdims=True)
+        step *= np.minimum(1.0, 0.2 / np.maximum(length, 1e-300))
+        moved = displace(x, np.einsum("pij,pj->pi", vectors, step))
+        there = derivatives(energy, moved)
+        better = np.linalg.norm(there.gradient, axis=1) < norm
+        if not better.any():
+            break
+        x = np.where(better[:, None, None], moved, x)
+        here = Derivatives(*(np.where(better.reshape(-1, *[1] * (a.ndim - 1)), b, a)
+                             for a, b in ((here.energy, there.energy), (here.gradient, there.gradient),
+                                          (here.hessian, there.hessian))))  # fmt: skip
+    return x, here
