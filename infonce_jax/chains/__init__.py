@@ -1,6 +1,6 @@
 """Thousands of chains: run, observe, on every device."""
 
-from infonce_jax.chains.devices import use_all_cores
+from infonce_jax.devices import use_all_cores
 from infonce_jax.chains.run import Run, RunInterrupted, RunStopped, run_chains, uniform_positions
 
 __all__ = ["Run", "RunInterrupted", "RunStopped", "run_chains", "uniform_positions", "use_all_cores"]

@@ -16,7 +16,7 @@ import xarray as xr
 from jax.sharding import Mesh
 from tqdm import tqdm
 
-from infonce_jax.chains.devices import chain_mesh
+from infonce_jax.devices import chain_mesh
 from infonce_jax.chains.engine import advance_chunk, lane_count, start_carry, unrolls
 from infonce_jax.chains.observers import Observer, default_times
 from infonce_jax.chains.recorder import Recorder

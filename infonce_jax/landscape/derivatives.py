@@ -52,46 +52,55 @@ def _energies(energy: Energy, x: jax.Array) -> jax.Array:
     return jax.vmap(lambda y: energy(y))(x)
 
 
-def padded_length(count: int) -> int:
-    """Batch sizes rounded up to a power of two, so that a shrinking batch does not compile anew at each size."""
-    return max(16, 1 << (count - 1).bit_length())
+_BATCH = 1024
+_SMALL_BATCH = 64
 
 
-def padded(x: np.ndarray) -> np.ndarray:
-    """x with its first row repeated up to `padded_length`."""
-    extra = padded_length(len(x)) - len(x)
-    return np.concatenate([x, np.broadcast_to(x[:1], (extra, *x.shape[1:]))])
+def _in_batches(function: Any, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Apply a compiled function of batches to arrays of any length, in two batch sizes only: each compiles once."""
+    parts = []
+    for start in range(0, len(arrays[0]), _BATCH):
+        blocks = [np.asarray(a[start : start + _BATCH], np.float64) for a in arrays]
+        length = len(blocks[0])
+        extra = (_SMALL_BATCH if length <= _SMALL_BATCH else _BATCH) - length
+        filled = [np.concatenate([b, np.broadcast_to(b[:1], (extra, *b.shape[1:]))]) for b in blocks]
+        out = function(*filled)
+        parts.append([np.asarray(part)[:length] for part in (out if isinstance(out, tuple) else (out,))])
+    return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
 
 
-def derivatives(energy: Energy, x: np.ndarray, batch: int = 1024) -> Derivatives:
+@jax.jit
+def _displace(x: jax.Array, coordinates: jax.Array) -> jax.Array:
+    points, n, d = x.shape
+    v = jnp.einsum("piak,pia->pik", sphere.tangent_basis(x), coordinates.reshape(points, n, d - 1))
+    return sphere.exp(x, v)
+
+
+_basis = jax.jit(sphere.tangent_basis)
+
+
+def derivatives(energy: Energy, x: np.ndarray) -> Derivatives:
     """Energy, gradient and Hessian at configurations x, shape (points, n, d)."""
     with jax.enable_x64(True):
         energy = double_precision(energy)
-        parts = []
-        for start in range(0, len(x), batch):
-            block = x[start : start + batch]
-            out = _derivatives(energy, padded(block))
-            parts.append([np.asarray(part)[: len(block)] for part in out])
-    return Derivatives(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        return Derivatives(*_in_batches(lambda block: _derivatives(energy, block), x))
 
 
 def energies_of(energy: Energy, x: np.ndarray) -> np.ndarray:
     """Energies of configurations x, shape (points, n, d), in float64."""
     with jax.enable_x64(True):
-        return np.asarray(_energies(double_precision(energy), padded(np.asarray(x, np.float64))))[: len(x)]
+        energy = double_precision(energy)
+        return _in_batches(lambda block: _energies(energy, block), x)[0]
 
 
 def displace(x: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
     """Follow geodesics from x, shape (points, n, d), along tangent coordinates, shape (points, n(d-1))."""
     with jax.enable_x64(True):
-        basis = np.asarray(sphere.tangent_basis(jnp.asarray(x)))
-        points, n, d = x.shape
-        v = np.einsum("piak,pia->pik", basis, coordinates.reshape(points, n, d - 1))
-        return np.asarray(sphere.exp(jnp.asarray(x), jnp.asarray(v)))
+        return _in_batches(_displace, x, coordinates)[0]
 
 
 def frame(x: np.ndarray, vectors: Any) -> np.ndarray:
     """Tangent coordinates, shape (points, n(d-1)), of ambient vectors of x's shape."""
     with jax.enable_x64(True):
-        basis = np.asarray(sphere.tangent_basis(jnp.asarray(x)))
+        basis = _in_batches(_basis, x)[0]
     return np.einsum("piak,pik->pia", basis, vectors).reshape(len(x), -1)

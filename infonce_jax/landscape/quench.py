@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, PartitionSpec
 
+from infonce_jax.devices import chain_mesh
 from infonce_jax.energies.base import Energy
-from infonce_jax.landscape.derivatives import Derivatives, derivatives, displace, double_precision, padded
+from infonce_jax.landscape.derivatives import Derivatives, derivatives, displace, double_precision
 from infonce_jax.lanes import from_columns, lane_examples, to_columns, vectorise
 from infonce_jax.sphere import to_tangent
 from infonce_jax.unroll import CannotUnrollError
@@ -19,7 +21,7 @@ __all__ = ["newton_polish", "quench"]
 
 _ROUND = 50  # iterations between looks at who has arrived
 _MOST_ROUNDS = 400
-_TILE = 4096
+_LANES = 1024  # per device
 # Armijo's constant near 1/2 keeps a step below 1/curvature: the descent follows the flow and stays in its basin.
 _SUFFICIENT = 0.4
 
@@ -47,13 +49,20 @@ def _descend_once(state: _Descent, energy: Energy) -> _Descent:
     return _Descent(keep(y, state.x), keep(value, state.energy), keep(gradient, state.gradient), step)
 
 
-@functools.partial(jax.jit, static_argnames=("scalars",))
-def _descend(state: _Descent, energy: Energy, count: jax.Array, *, scalars: bool) -> _Descent:
-    if not scalars:
-        return jax.lax.fori_loop(0, count, lambda _, s: jax.vmap(_descend_once, (0, None))(s, energy), state)
-    example, shared = lane_examples(state), jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), energy)
-    step = vectorise(_descend_once, (example,), (shared,))
-    return from_columns(jax.lax.fori_loop(0, count, lambda _, c: step(c, energy), to_columns(state)), example)
+@functools.partial(jax.jit, static_argnames=("scalars", "mesh"))
+def _descend(state: _Descent, energy: Energy, *, scalars: bool, mesh: Mesh) -> _Descent:
+    def on_device(state: _Descent, energy: Energy) -> _Descent:
+        if not scalars:
+            one = jax.vmap(_descend_once, (0, None))
+            return jax.lax.fori_loop(0, _ROUND, lambda _, s: one(s, energy), state)
+        example, shared = lane_examples(state), jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), energy)
+        step = vectorise(_descend_once, (example,), (shared,))
+        return from_columns(jax.lax.fori_loop(0, _ROUND, lambda _, c: step(c, energy), to_columns(state)), example)
+
+    lanes, everywhere = PartitionSpec("chains"), PartitionSpec()
+    return jax.shard_map(on_device, mesh=mesh, in_specs=(lanes, everywhere), out_specs=lanes, check_vma=False)(
+        state, energy
+    )
 
 
 @jax.jit
@@ -96,38 +105,80 @@ def quench(
         arrived after 20,000 steps is returned where it is.
     """
     x = np.asarray(x, np.float64)
-    out_x, out_e, out_g = np.empty_like(x), np.empty(len(x)), np.empty(len(x))
     with jax.enable_x64(True):
         energy = jax.tree.map(jnp.asarray, double_precision(energy))
         leaves, structure = jax.tree.flatten(energy)
         scalars = _has_scalar_form(structure, tuple((a.shape, a.dtype) for a in leaves), *x.shape[1:])
-        for start in range(0, len(x), _TILE):
-            block = np.arange(start, min(start + _TILE, len(x)))
-            _quench_block(energy, x, block, (gradient_below, levels, window), scalars, (out_x, out_e, out_g))
-    return out_x, out_e, out_g
+        pool = _Pool(energy, scalars, x)
+        while pool.busy:
+            pool.advance(_Arrival(gradient_below, levels, window))
+    return pool.x, pool.energies, pool.norms
 
 
-def _quench_block(energy: Any, x: np.ndarray, where: np.ndarray, stop: Any, scalars: bool, out: Any) -> None:
-    gradient_below, levels, window = stop
-    state = _begin(jnp.asarray(padded(x[where])), energy)
-    for round_ in range(_MOST_ROUNDS):
-        state = _descend(state, energy, np.int32(_ROUND), scalars=scalars)
-        host = _Descent(*(np.asarray(part)[: len(where)] for part in state))
-        norm = np.sqrt(np.sum(host.gradient**2, axis=(1, 2)))
-        arrived = norm < gradient_below
-        if levels is not None and len(levels):
-            above = host.energy[:, None] - np.asarray(levels)[None]
-            close = np.any((above < window) & (above > -window), axis=1)
-            arrived &= close | (norm < 1e-3 * gradient_below)
-        if round_ == _MOST_ROUNDS - 1:
-            arrived[:] = True
-        for target, part in zip(out, (host.x, host.energy, norm), strict=True):
-            target[where[arrived]] = part[arrived]
-        if arrived.all():
+class _Arrival(NamedTuple):
+    """When a configuration has reached the bottom."""
+
+    gradient_below: float
+    levels: np.ndarray | None
+    window: float
+
+    def __call__(self, energy: np.ndarray, norm: np.ndarray) -> np.ndarray:
+        arrived = norm < self.gradient_below
+        if self.levels is not None and len(self.levels):
+            above = energy[:, None] - np.asarray(self.levels)[None]
+            close = np.any(np.abs(above) < self.window, axis=1)
+            arrived &= close | (norm < 1e-3 * self.gradient_below)
+        return arrived
+
+
+class _Pool:
+    """A fixed number of lanes that descend together; a lane that has arrived takes the next configuration in line.
+
+    The shape never changes, so the loop compiles once however many configurations there are and however unevenly they
+    converge.
+    """
+
+    def __init__(self, energy: Energy, scalars: bool, x: np.ndarray) -> None:
+        self.energy, self.scalars, self.mesh = energy, scalars, chain_mesh()
+        lanes = _LANES * self.mesh.size
+        self.x, self.energies, self.norms = x.copy(), np.empty(len(x)), np.empty(len(x))
+        self.waiting = min(lanes, len(x))
+        self.owner = np.where(np.arange(lanes) < len(x), np.arange(lanes), -1)
+        self.rounds = np.zeros(lanes, dtype=int)
+        self.state = self._begin(x[np.maximum(self.owner, 0)])
+
+    def _begin(self, x: np.ndarray) -> _Descent:
+        return _Descent(*(np.array(part) for part in _begin(jnp.asarray(x), self.energy)))
+
+    @property
+    def busy(self) -> bool:
+        return bool(np.any(self.owner >= 0))
+
+    def advance(self, arrival: _Arrival) -> None:
+        new = _descend(_Descent(*map(jnp.asarray, self.state)), self.energy, scalars=self.scalars, mesh=self.mesh)
+        self.state = _Descent(*(np.array(part) for part in new))
+        self.rounds += 1
+        norm = np.sqrt(np.sum(self.state.gradient**2, axis=(1, 2)))
+        leaving = (self.owner >= 0) & (arrival(self.state.energy, norm) | (self.rounds >= _MOST_ROUNDS))
+        lanes = np.flatnonzero(leaving)
+        if not len(lanes):
             return
-        if arrived.mean() > 0.3 or len(where) <= 64:  # regroup only when it pays for another compilation
-            where = where[~arrived]
-            state = _Descent(*(jnp.asarray(padded(part[~arrived])) for part in host))
+        who = self.owner[lanes]
+        self.x[who], self.energies[who], self.norms[who] = self.state.x[lanes], self.state.energy[lanes], norm[lanes]
+        self.owner[lanes] = -1
+        self._refill(lanes)
+
+    def _refill(self, lanes: np.ndarray) -> None:
+        number = min(len(lanes), len(self.x) - self.waiting)
+        lanes = lanes[:number]
+        if not number:
+            return
+        self.owner[lanes] = self.waiting + np.arange(number)
+        self.waiting += number
+        self.rounds[lanes] = 0
+        fresh = self._begin(self.x[np.maximum(self.owner, 0)])
+        for part, new in zip(self.state, fresh, strict=True):
+            part[lanes] = new[lanes]
 
 
 def newton_polish(

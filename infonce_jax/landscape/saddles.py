@@ -37,13 +37,6 @@ class SaddlePoints:
     searches: np.ndarray
 
 
-def orbit_coordinates(symmetry: Symmetry, x: np.ndarray) -> list[np.ndarray]:
-    """For each configuration an orthonormal basis, rows of tangent coordinates, of the directions of rotations."""
-    bases = [symmetry.orbit_basis(point) for point in x]
-    return [frame(np.broadcast_to(point, basis.shape), basis) if len(basis) else basis.reshape(0, x[0].size - len(x[0]))
-            for point, basis in zip(x, bases, strict=True)]  # fmt: skip
-
-
 def _orbit_projectors(symmetry: Symmetry, x: np.ndarray) -> np.ndarray:
     """Projectors onto the directions of rotations in tangent coordinates, shape (points, m, m), for whole batches."""
     points, n, d = x.shape
@@ -51,8 +44,8 @@ def _orbit_projectors(symmetry: Symmetry, x: np.ndarray) -> np.ndarray:
     m = n * (d - 1)
     if not len(generators):
         return np.zeros((points, m, m))
-    moves = np.einsum("pnd,ged->pgne", x, generators).reshape(points * len(generators), n, d)
-    flat = frame(np.repeat(x, len(generators), axis=0), moves).reshape(points, len(generators), m)
+    moves = np.einsum("pnd,ged->pgne", x, generators)
+    flat = np.stack([frame(x, moves[:, g]) for g in range(len(generators))], axis=1)
     _, sizes, rows = np.linalg.svd(flat, full_matrices=False)
     rows = np.where(sizes[..., None] > 1e-6, rows, 0.0)
     return np.einsum("pgi,pgj->pij", rows, rows)
