@@ -16,6 +16,7 @@ class InputError(ValueError):
 
 def refuse(name: str, given: Any, needed: str, mend: str) -> InputError:
     """Build the error; `raise refuse(...)` at the call site keeps the traceback honest."""
+    given = " ".join(str(given).split())  # arrays print over several lines
     return InputError(f"{name}: got {given}; needs {needed}; {mend}")
 
 

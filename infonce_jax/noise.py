@@ -65,7 +65,9 @@ def chain_keys(seed: int, chains: np.ndarray, stream: int = 0) -> np.ndarray:
             keys but the first under vmap.
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= int(seed) < 2**64:
-        raise refuse("seed", repr(seed), "a whole number from 0 to 2^64 - 1", "chains derive their threefry keys from it")
+        raise refuse(
+            "seed", repr(seed), "a whole number from 0 to 2^64 - 1", "chains derive their threefry keys from it"
+        )
     words = np.uint32(int(seed) >> 32), np.uint32(int(seed) & 0xFFFFFFFF)
     counters = jnp.asarray(chains, jnp.uint32), jnp.full(np.shape(chains), stream, jnp.uint32)
     return np.asarray(jnp.stack(threefry((jnp.asarray(words[0]), jnp.asarray(words[1])), counters)))

@@ -59,7 +59,9 @@ def cube(temperature: float = 0.3) -> Scenario:
     corners = np.array([[i >> 2 & 1, i >> 1 & 1, i & 1] for i in range(8)])
     edges = (np.abs(corners[:, None] - corners[None]).sum(-1) == 1) / 3
     energy = graph_infonce(edges, temperature=temperature, dim=3)
-    return Scenario("cube", energy, energy.shape, f"8 views, positives along the edges of a cube, S^2, tau = {temperature:g}")
+    return Scenario(
+        "cube", energy, energy.shape, f"8 views, positives along the edges of a cube, S^2, tau = {temperature:g}"
+    )
 
 
 def digit_images(index: int = 4, views: int = 8) -> np.ndarray:
@@ -133,9 +135,7 @@ def double_well(temperature: float = 0.3) -> Scenario:
     weights .55 and .45. Exact spectra and first passage times of this landscape are known to many digits.
     """
     keys = _circle([60, -60, 0, 180])
-    energy = graph_infonce(
-        [[0, 0.55, 0.45, 0, 0]], temperature=temperature, keys=keys, multiplicity=[[0, 1, 1, 8, 1]]
-    )
+    energy = graph_infonce([[0, 0.55, 0.45, 0, 0]], temperature=temperature, keys=keys, multiplicity=[[0, 1, 1, 8, 1]])
     return Scenario("double_well", energy, energy.shape, f"one query, frozen keys, a hard negative between two positives, "
                     f"S^1, tau = {temperature:g}")  # fmt: skip
 
@@ -144,7 +144,9 @@ def uniformity(n: int = 16, d: int = 3, temperature: float = 0.1) -> Scenario:
     """n embeddings that only repel each other: sum_i log sum_{j != i} exp(<z_i, z_j>/tau)."""
     n = count("n", n, least=2, mend="uniformity needs two embeddings")
     energy = graph_infonce(np.zeros((n, n)), temperature=temperature, dim=d)
-    return Scenario(f"uniformity({n},{d})", energy, energy.shape, f"{n} embeddings that repel, S^{d - 1}, tau = {temperature:g}")
+    return Scenario(
+        f"uniformity({n},{d})", energy, energy.shape, f"{n} embeddings that repel, S^{d - 1}, tau = {temperature:g}"
+    )
 
 
 _NAMED: dict[str, Callable[[], Scenario]] = {
@@ -173,4 +175,6 @@ def get(name: str) -> Scenario:
         return _NAMED[name]()
     if name.startswith("ring") and name[4:].isdigit():
         return ring(int(name[4:]))
-    raise InputError(f"scenario: got {name!r}; needs one of {', '.join(_NAMED)} or ring<n>; see 'infonce-jax scenarios'")
+    raise InputError(
+        f"scenario: got {name!r}; needs one of {', '.join(_NAMED)} or ring<n>; see 'infonce-jax scenarios'"
+    )

@@ -107,7 +107,9 @@ def logarithmic(depth: float, t0: float = 1.0, offset: float = 2.0) -> FixedSche
     t0 = positive("t0", t0, "the time scale of the logarithm")
     offset = finite("offset", offset)
     if offset <= 1:
-        raise refuse("offset", f"{offset:g}, so beta(0) = log({offset:g})/c <= 0", "offset > 1", "the usual choice is 2")
+        raise refuse(
+            "offset", f"{offset:g}, so beta(0) = log({offset:g})/c <= 0", "offset > 1", "the usual choice is 2"
+        )
     return _fixed(f"log, c = {c:.4g}", lambda t: np.log(offset + t / t0) / c, depth=c, t0=t0, offset=offset)
 
 
@@ -147,7 +149,9 @@ def piecewise(times: Sequence[float], values: Sequence[float]) -> FixedSchedule:
     """
     t, b = np.asarray(times, dtype=np.float64), np.asarray(values, dtype=np.float64)
     if t.ndim != 1 or t.shape != b.shape or len(t) < 2:
-        raise refuse("times, values", f"shapes {t.shape}, {b.shape}", "two lists of the same length >= 2", "pair them up")
+        raise refuse(
+            "times, values", f"shapes {t.shape}, {b.shape}", "two lists of the same length >= 2", "pair them up"
+        )
     if t[0] != 0 or not np.all(np.isfinite(t)) or not np.all(np.diff(t) > 0):
         raise refuse("times", t.tolist(), "finite increasing times from 0", "sort them and start at 0")
     if not np.all(b > 0):
@@ -169,7 +173,9 @@ def from_optax(schedule: Callable[[Any], Any], time_per_count: float = 1.0) -> F
     return _fixed(f"optax {getattr(schedule, '__name__', 'schedule')}", function, time_per_count=dt)
 
 
-def _to_horizon(name: str, blend: Callable[[np.ndarray], np.ndarray], initial: Any, final: Any, horizon: Any) -> HorizonSchedule:
+def _to_horizon(
+    name: str, blend: Callable[[np.ndarray], np.ndarray], initial: Any, final: Any, horizon: Any
+) -> HorizonSchedule:
     T = positive("horizon", horizon, "the length of the run in time units: num_steps * step_size")
     parameters = (("initial", initial), ("final", final), ("horizon", T))
     return HorizonSchedule(
@@ -186,10 +192,12 @@ def geometric_to_horizon(initial: float, final: float, horizon: float) -> Horizo
 def linear_to_horizon(initial: float, final: float, horizon: float) -> HorizonSchedule:
     """beta(t) = initial + (final - initial) t/T."""
     b0, b1 = positive("initial", initial), positive("final", final)
-    return _to_horizon("linear", lambda u: b0 + (b1 - b0) * u, b0, b1, horizon)
+    return _to_horizon("linear", lambda u: b0 * (1 - u) + b1 * u, b0, b1, horizon)
 
 
 def cosine_to_horizon(initial: float, final: float, horizon: float) -> HorizonSchedule:
     """beta(t) = initial + (final - initial) (1 - cos(pi t/T))/2."""
     b0, b1 = positive("initial", initial), positive("final", final)
-    return _to_horizon("cosine", lambda u: b0 + (b1 - b0) * (1 - np.cos(np.pi * u)) / 2, b0, b1, horizon)
+    return _to_horizon(
+        "cosine", lambda u: b0 * (1 + np.cos(np.pi * u)) / 2 + b1 * (1 - np.cos(np.pi * u)) / 2, b0, b1, horizon
+    )

@@ -3,12 +3,14 @@
 A chain of a small system is a handful of numbers. Written with arrays and vmapped, its inner loop works on thousands of
 tiny matrices and spends its time on bookkeeping. Written with scalars, `jax.vmap` turns every scalar into one long
 vector with a lane per chain, which is the shape that processors like. `unroll` does the rewriting: it traces the array
-code once and replays it entry by entry, folding constants, sharing equal subexpressions (the similarity s_ij and s_ji,
-and so their exponentials) and dropping what nobody reads. Energies, integrators and observers stay ordinary array code.
+code once, takes it apart entry by entry into a graph of scalar operations, folding constants and sharing equal
+subexpressions (the similarities s_ij and s_ji, and so their exponentials), and then replays what is needed of the graph.
+Energies, integrators and observers stay ordinary array code.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -39,15 +41,29 @@ _ELEMENTWISE = _COMMUTATIVE | {
 # These only move entries about (all operands after the first are constant indices).
 _MOVING = {
     "reshape", "transpose", "broadcast_in_dim", "squeeze", "expand_dims", "slice", "rev", "gather", "dynamic_slice",
-    "split", "tile",
+    "split", "tile", "unstack",
 }  # fmt: skip
 _FOLDS = {"reduce_sum": "add", "reduce_max": "max", "reduce_min": "min", "reduce_prod": "mul", "reduce_and": "and",
           "reduce_or": "or"}  # fmt: skip
 _INLINED = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat", "remat2", "checkpoint",
             "core_call"}  # fmt: skip
-# XLA may recompute a cheap producer inside each consumer; a barrier after these keeps them computed once.
-_COSTLY = {"exp", "exp2", "log", "log1p", "expm1", "div", "sqrt", "rsqrt", "sin", "cos", "tanh", "pow", "logistic",
-           "dot_general"}  # fmt: skip
+# Rough costs on a CPU, in additions. XLA recomputes a value inside each kernel that reads it, unless a barrier holds it.
+_COSTS = {"exp": 12, "exp2": 12, "log": 14, "log1p": 16, "expm1": 16, "sin": 30, "cos": 30, "tan": 40, "tanh": 20,
+          "pow": 30, "logistic": 16, "atan2": 30, "acos": 30, "asin": 30, "atan": 25, "erf": 20, "div": 5, "sqrt": 5,
+          "rsqrt": 6}  # fmt: skip
+# A value with several readers is held when recomputing it would cost more than writing and reading it once.
+_HOLD_FROM = 6
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class _Node:
+    """One scalar operation, or one scalar input when it has no primitive."""
+
+    primitive: Any
+    params: dict[str, Any]
+    operands: tuple[Any, ...]
+    dtypes: tuple[Any, ...]  # of the operands
+    dtype: Any
 
 
 def unroll(function: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
@@ -64,14 +80,15 @@ def unroll(function: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
     Raises:
         CannotUnrollError: at this call, when the code has a loop, a sort or another operation without a scalar form.
     """
-    closed, out_shape = jax.make_jaxpr(function, return_shape=True)(*examples)
-    jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
-    _check(jaxpr)
-    out_tree = jax.tree.structure(out_shape)
+    graph, outputs, out_tree = _take_apart(function, examples)
+    live = _live(outputs)
 
     def unrolled(*arguments: Any) -> Any:
-        outputs = _Replay().run(jaxpr, closed.consts, [_leaf(leaf) for leaf in _flatten(arguments)])
-        return jax.tree.unflatten(out_tree, outputs)
+        leaves = jax.tree.leaves(arguments, is_leaf=lambda leaf: isinstance(leaf, np.ndarray))
+        entries = [entry for leaf in leaves for entry in (leaf.ravel() if isinstance(leaf, np.ndarray) else [leaf])]
+        values = _replay(graph.inputs, live, entries)
+        filled = [as_entries(o.shape, [values[id(e)] if _is_node(e) else e for e in o.ravel()]) for o in outputs]
+        return jax.tree.unflatten(out_tree, filled)
 
     return unrolled
 
@@ -82,30 +99,57 @@ def count_operations(function: Callable[..., Any], *examples: Any) -> int:
     Raises:
         CannotUnrollError: as `unroll`.
     """
-    replay = _Replay()
-    closed = jax.make_jaxpr(function)(*examples)
+    _, outputs, _ = _take_apart(function, examples)
+    return sum(node.primitive is not None for node, _ in _live(outputs))
+
+
+def _take_apart(function: Callable[..., Any], examples: tuple[Any, ...]) -> tuple[_Graph, list[np.ndarray], Any]:
+    closed, out_shape = jax.make_jaxpr(function, return_shape=True)(*examples)
     jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
     _check(jaxpr)
-
-    def count(*flat: jax.Array) -> list[jax.Array]:
-        entries = iter(flat)
-        leaves = [as_entries(v.aval.shape, [next(entries) for _ in range(math.prod(v.aval.shape))]) for v in jaxpr.invars]
-        outputs = replay.run(jaxpr, closed.consts, leaves)
-        return [jnp.asarray(x) for out in outputs for x in np.asarray(out, dtype=object).ravel()]
-
-    flat = [jax.ShapeDtypeStruct((), v.aval.dtype) for v in jaxpr.invars for _ in range(math.prod(v.aval.shape))]
-    jax.eval_shape(count, *flat)
-    return replay.operations
+    graph = _Graph()
+    leaves = [graph.input(v.aval.shape, v.aval.dtype) for v in jaxpr.invars]
+    outputs = graph.run(jaxpr, closed.consts, leaves)
+    return graph, [_objects(o) for o in outputs], jax.tree.structure(out_shape)
 
 
-def _flatten(tree: Any) -> list[Any]:
-    return jax.tree.leaves(tree, is_leaf=lambda leaf: isinstance(leaf, np.ndarray))
+def _live(outputs: list[np.ndarray]) -> list[tuple[_Node, bool]]:
+    """The nodes that the outputs need, operands first, each with whether to hold its value behind a barrier."""
+    order: list[_Node] = []
+    seen: set[int] = set()
+    stack = [(e, False) for o in outputs for e in o.ravel() if _is_node(e)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            order.append(node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((x, False) for x in node.operands if _is_node(x) and id(x) not in seen)
+    readers: dict[int, int] = {}
+    for node in order:
+        for x in {id(x) for x in node.operands if _is_node(x)}:
+            readers[x] = readers.get(x, 0) + 1
+    cost: dict[int, int] = {}
+    plan = []
+    for node in order:
+        own = 0 if node.primitive is None else _COSTS.get(node.primitive.name, 1)
+        whole = own + sum(cost[id(x)] for x in node.operands if _is_node(x))
+        hold = readers.get(id(node), 0) > 1 and whole >= _HOLD_FROM
+        cost[id(node)] = 0 if hold else whole
+        plan.append((node, hold))
+    return plan
 
 
-def _leaf(leaf: Any) -> np.ndarray:
-    if isinstance(leaf, np.ndarray):
-        return leaf
-    return as_entries((), [leaf])
+def _replay(inputs: list[_Node], live: list[tuple[_Node, bool]], entries: list[Any]) -> dict[int, Any]:
+    values: dict[int, Any] = {id(node): entry for node, entry in zip(inputs, entries, strict=True)}
+    for node, hold in live:
+        if node.primitive is not None:
+            operands = [values[id(x)] if _is_node(x) else np.asarray(x, dtype=t)
+                        for x, t in zip(node.operands, node.dtypes, strict=True)]  # fmt: skip
+            value = node.primitive.bind(*operands, **node.params)
+            values[id(node)] = jax.lax.optimization_barrier(value) if hold else value
+    return values
 
 
 def as_entries(shape_or_array: Any, entries: list[Any] | None = None) -> np.ndarray:
@@ -134,7 +178,7 @@ def _check(jaxpr: Any) -> None:
             name in _ELEMENTWISE
             or name in _MOVING
             or name in _FOLDS
-            or hasattr(_Replay, f"_do_{name.replace('-', '_')}")
+            or hasattr(_Graph, f"_do_{name.replace('-', '_')}")
             or not equation.invars
             or all(isinstance(v, jex.Literal) for v in equation.invars)
         ):
@@ -146,13 +190,17 @@ def _inner(equation: Any) -> tuple[Any, list[Any]]:
     return (inner.jaxpr, inner.consts) if hasattr(inner, "consts") else (inner, [])
 
 
-class _Replay:
-    """Evaluates one jaxpr on object arrays of scalars, remembering what it has computed."""
+class _Graph:
+    """Builds scalar nodes from one jaxpr, remembering what it has built."""
 
     def __init__(self) -> None:
         self.known: dict[Any, Any] = {}
-        self.keep: list[Any] = []  # operands stay alive, so their ids stay unique
-        self.operations = 0
+        self.inputs: list[_Node] = []
+
+    def input(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        nodes = [_Node(None, {}, (), (), dtype) for _ in range(math.prod(shape))]
+        self.inputs.extend(nodes)
+        return as_entries(shape, nodes)
 
     def run(self, jaxpr: Any, consts: list[Any], arguments: list[np.ndarray]) -> list[np.ndarray]:
         values: dict[Any, np.ndarray] = {}
@@ -160,9 +208,7 @@ class _Replay:
         values.update(zip(jaxpr.invars, arguments, strict=True))
 
         def read(variable: Any) -> np.ndarray:
-            if isinstance(variable, jex.Literal):
-                return np.asarray(variable.val, variable.aval.dtype)
-            return values[variable]
+            return np.asarray(variable.val) if isinstance(variable, jex.Literal) else values[variable]
 
         for equation in jaxpr.eqns:
             inputs = [read(v) for v in equation.invars]
@@ -175,60 +221,53 @@ class _Replay:
         return [read(v) for v in jaxpr.outvars]
 
     def evaluate(self, equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
-        name, params = equation.primitive.name, equation.params
-        # An empty array holds no entry of the state.
-        typed = zip(inputs, equation.invars, strict=True)
-        inputs = [x if x.size else np.zeros(x.shape, v.aval.dtype) for x, v in typed]
+        name = equation.primitive.name
         if all(x.dtype != object for x in inputs):
             return _fold_constants(equation, inputs)
         if name in _ELEMENTWISE:
-            outputs = [self.elementwise(equation, inputs)]
-        elif name in _MOVING:
-            outputs = _move(equation, inputs)
-        elif name in _FOLDS:
-            outputs = [self.fold(_FOLDS[name], inputs[0], params["axes"], equation.invars[0].aval.dtype)]
-        else:
-            outputs = getattr(self, f"_do_{name.replace('-', '_')}")(equation, inputs)
-        if name in _COSTLY:
-            outputs = [self.barrier(x) for x in outputs]
-        return outputs
+            return [self.elementwise(equation, inputs)]
+        if name in _MOVING:
+            return _move(equation, inputs)
+        if name in _FOLDS:
+            return [self.fold(_FOLDS[name], inputs[0], equation.params["axes"], equation.outvars[0].aval.dtype)]
+        return getattr(self, f"_do_{name.replace('-', '_')}")(equation, inputs)
 
     def elementwise(self, equation: Any, inputs: list[np.ndarray]) -> np.ndarray:
-        shape = equation.outvars[0].aval.shape
-        lanes = [np.broadcast_to(x, shape).ravel() for x in inputs]
-        dtypes = [v.aval.dtype for v in equation.invars]
-        entries = [self.scalar(equation.primitive, dict(equation.params), entry, dtypes) for entry in zip(*lanes, strict=True)]
-        return as_entries(shape, entries)
+        out = equation.outvars[0].aval
+        lanes = [np.broadcast_to(x, out.shape).ravel() for x in inputs]
+        dtypes = tuple(v.aval.dtype for v in equation.invars)
+        params = dict(equation.params)
+        build = functools.partial(self.scalar, equation.primitive, params, dtypes=dtypes, dtype=out.dtype)
+        return as_entries(out.shape, [build(operands) for operands in zip(*lanes, strict=True)])
 
-    def scalar(self, primitive: Any, params: dict[str, Any], operands: tuple[Any, ...], dtypes: list[Any]) -> Any:
+    def scalar(self, primitive: Any, params: dict[str, Any], operands: tuple[Any, ...], dtypes: Any, dtype: Any) -> Any:
         name = primitive.name
-        simple = _simplify(name, operands, params)
+        simple = _simplify(name, operands, dtype)
         if simple is not None:
             return simple[0]
-        if all(_constant(x) for x in operands):
-            with jax.ensure_compile_time_eval():
-                ready = [np.asarray(x, dtype=d) for x, d in zip(operands, dtypes, strict=True)]
-                return np.asarray(primitive.bind(*ready, **params))[()]
-        # Constants are told apart by their text: 0.0 equals -0.0, but what divides by them does not.
-        keys = [(str(d), repr(np.asarray(x).item())) if _constant(x) else id(x)
-                for x, d in zip(operands, dtypes, strict=True)]  # fmt: skip
+        keys = [id(x) if _is_node(x) else (str(t), np.asarray(x).item()) for x, t in zip(operands, dtypes, strict=True)]
         if name in _COMMUTATIVE:
             keys.sort(key=repr)
         key = (name, tuple(keys), tuple((k, str(v)) for k, v in params.items()))
         if key not in self.known:
-            self.operations += 1
-            self.keep.append(operands)
-            ready = [np.asarray(x, dtype=d) if _constant(x) else x for x, d in zip(operands, dtypes, strict=True)]
-            self.known[key] = primitive.bind(*ready, **params)
+            if any(_is_node(x) for x in operands):
+                self.known[key] = _Node(primitive, params, operands, dtypes, dtype)
+            else:
+                with jax.ensure_compile_time_eval():
+                    ready = [np.asarray(x, dtype=t) for x, t in zip(operands, dtypes, strict=True)]
+                    self.known[key] = np.asarray(primitive.bind(*ready, **params))[()]
         return self.known[key]
 
     def combine(self, name: str, left: Any, right: Any, dtype: Any) -> Any:
-        return self.scalar(_PRIMITIVES[name], {}, (left, right), [dtype, dtype])
+        return self.scalar(_PRIMITIVES[name], {}, (left, right), (dtype, dtype), dtype)
 
     def convert(self, array: np.ndarray, old: Any, new: Any) -> np.ndarray:
+        """Entries cast from one dtype to another; nothing to do for most."""
+        if old == new:
+            return array
         params = {"new_dtype": np.dtype(new), "weak_type": False, "sharding": None}
-        out = [self.scalar(jax.lax.convert_element_type_p, params, (x,), [old]) for x in array.ravel()]
-        return as_entries(array.shape, out)
+        cast = functools.partial(self.scalar, jax.lax.convert_element_type_p, params, dtypes=(old,), dtype=new)
+        return as_entries(array.shape, [cast((entry,)) for entry in array.ravel()])
 
     def fold(self, name: str, array: np.ndarray, axes: tuple[int, ...], dtype: Any) -> np.ndarray:
         kept = [a for a in range(array.ndim) if a not in axes]
@@ -236,16 +275,6 @@ class _Replay:
         step = functools.partial(self.combine, name, dtype=dtype)
         out = [functools.reduce(step, row) for row in rows.reshape(-1, rows.shape[-1])]
         return as_entries(tuple(array.shape[a] for a in kept), out)
-
-    def barrier(self, array: np.ndarray) -> np.ndarray:
-        live = list({id(x): x for x in array.ravel() if not _constant(x)}.values())
-        fresh = [x for x in live if ("barrier", id(x)) not in self.known]
-        if fresh:
-            for x, held in zip(fresh, jax.lax.optimization_barrier(tuple(fresh)), strict=True):
-                self.known["barrier", id(x)] = held
-                self.known["barrier", id(held)] = held
-            self.keep.append((fresh, array))
-        return as_entries(array.shape, [x if _constant(x) else self.known["barrier", id(x)] for x in array.ravel()])
 
     def _do_dot_general(self, equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
         dtype = equation.outvars[0].aval.dtype  # the preferred type, in which products are formed and summed
@@ -301,26 +330,30 @@ _PRIMITIVES = {"add": jax.lax.add_p, "mul": jax.lax.mul_p, "max": jax.lax.max_p,
                "and": jax.lax.and_p, "or": jax.lax.or_p}  # fmt: skip
 
 
-def _constant(value: Any) -> bool:
-    return not isinstance(value, jax.Array)
+def _is_node(value: Any) -> bool:
+    return isinstance(value, _Node)
 
 
-def _simplify(name: str, operands: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any] | None:
+def _objects(array: np.ndarray) -> np.ndarray:
+    """An object array with numpy scalars kept as such, so that constants keep their dtype."""
+    return array if array.dtype == object else as_entries(array.shape, list(array.ravel()))
+
+
+def _simplify(name: str, operands: tuple[Any, ...], dtype: Any) -> tuple[Any] | None:
     """Identities that hold for every float, NaN and infinity included."""
     if name in ("copy", "copy_p", "stop_gradient"):
         return (operands[0],)
-    if name == "select_n" and _constant(operands[0]):
+    if name == "select_n" and not _is_node(operands[0]):
         return (operands[1 + int(operands[0])],)
-    if len(operands) == 2:
-        a, b = operands
-        neutral = {"add": 0, "add_any": 0, "mul": 1}.get(name)
-        if neutral is not None and _constant(a) and a == neutral and not _constant(b):
-            return (b,)
-        neutral = {"add": 0, "add_any": 0, "sub": 0, "mul": 1, "div": 1}.get(name)
-        if neutral is not None and _constant(b) and b == neutral and not _constant(a):
-            return (a,)
-    if name == "convert_element_type" and not _constant(operands[0]) and operands[0].dtype == params["new_dtype"]:
+    if name == "convert_element_type" and _is_node(operands[0]) and operands[0].dtype == dtype:
         return (operands[0],)
+    if len(operands) == 2:
+        for constant, other, names in (
+            (operands[0], operands[1], {"add": 0, "add_any": 0, "mul": 1}),
+            (operands[1], operands[0], {"add": 0, "add_any": 0, "sub": 0, "mul": 1, "div": 1}),
+        ):
+            if name in names and not _is_node(constant) and _is_node(other) and constant == names[name]:
+                return (other,)
     return None
 
 

@@ -36,7 +36,9 @@ def point_and_direction(d, seed, rows=ROWS):
     draw = np.random.default_rng(seed)
     x = unit(draw.normal(size=(rows, d)))
     t = draw.normal(size=(rows, d))
-    return x, unit(t - np.sum(t * x, axis=-1, keepdims=True) * x)
+    for _ in range(2):  # once leaves rounding behind where t starts almost parallel to x
+        t = unit(t - np.sum(t * x, axis=-1, keepdims=True) * x)
+    return x, t
 
 
 def pair(d, seed, angle, dtype, rows=ROWS):
@@ -93,7 +95,10 @@ def test_exp_has_the_identity_as_derivative_at_zero():
 def test_exp_has_the_right_second_derivative_at_zero():
     # The acceleration of a geodesic is -|v|^2 x; a guarded square root loses it exactly at v = 0.
     x, t = (a[0].astype(np.float32) for a in point_and_direction(4, 3, rows=1))
-    curve = lambda s: sphere.exp(x, s * 2 * t)  # noqa: E731
+
+    def curve(s):
+        return sphere.exp(x, s * 2 * t)
+
     np.testing.assert_allclose(jax.jacfwd(jax.jacfwd(curve))(0.0), -4 * x, atol=3e-6)
 
 
@@ -140,7 +145,7 @@ def test_log_undoes_exp(d, seed, exponent):
             v = dtype(angle) * t
             error = np.abs(np.asarray(log(x, exp(x, v))) - v)
             # y is known to an ulp, which is eps/sin(angle) in direction times the length of v.
-            assert np.all(error <= 8 * np.finfo(dtype).eps * max(1, angle / np.sin(angle)))
+            assert np.all(error <= 6 * np.finfo(dtype).eps * max(1, angle / np.sin(angle)))
 
 
 @examples()
@@ -149,7 +154,7 @@ def test_distance_is_the_angle(d, seed, angle):
     for dtype in DTYPES:
         with precision(dtype):
             x, _, y = pair(d, seed, angle, dtype)
-            np.testing.assert_allclose(distance(x, y), angle, rtol=0, atol=10 * np.finfo(dtype).eps)
+            np.testing.assert_allclose(distance(x, y), angle, rtol=0, atol=4 * np.finfo(dtype).eps)
             np.testing.assert_array_equal(distance(x, y), distance(y, x))
 
 
@@ -190,7 +195,7 @@ def test_transport_is_an_isometry_into_the_new_tangent_space(d, seed, exponent):
         with precision(dtype):
             x, _, y = pair(d, seed, 10.0**exponent, dtype)
             draw = np.random.default_rng(seed + 1)
-            v, w = (np.asarray(sphere.to_tangent(x, draw.normal(size=x.shape).astype(dtype))) for _ in range(2))
+            v, w = (a - np.sum(a * x, -1, keepdims=True) * x for a in draw.normal(size=(2, *x.shape)).astype(dtype))
             tv, tw = np.asarray(transport(x, y, v)), np.asarray(transport(x, y, w))
             # |x + y| = 2 cos(angle/2) divides the rounding of the inputs.
             scale = 20 * np.finfo(dtype).eps / np.cos(10.0**exponent / 2) ** 2
@@ -207,7 +212,9 @@ def test_transport_carries_the_velocity_of_its_geodesic(d, seed, exponent):
         with precision(dtype):
             x, t, y = pair(d, seed, angle, dtype)
             arrival = np.cos(angle) * t - np.sin(angle) * x
-            np.testing.assert_allclose(transport(x, y, t), arrival, rtol=0, atol=30 * np.finfo(dtype).eps / np.cos(angle / 2))
+            np.testing.assert_allclose(
+                transport(x, y, t), arrival, rtol=0, atol=30 * np.finfo(dtype).eps / np.cos(angle / 2)
+            )
 
 
 def test_transport_back_undoes_transport():
@@ -270,7 +277,10 @@ def test_hessian_is_the_projected_second_derivative_minus_the_radial_one():
     m, b = m + m.T, draw.normal(size=n * d)
     with jax.enable_x64(True):
         x = unit(draw.normal(size=(n, d)))
-        quadratic = lambda z: z.ravel() @ (m @ z.ravel()) / 2 + b @ z.ravel()  # noqa: E731
+
+        def quadratic(z):
+            return z.ravel() @ (m @ z.ravel()) / 2 + b @ z.ravel()
+
         matrix = np.asarray(sphere.hessian(quadratic)(jnp.asarray(x)))
         basis = np.asarray(sphere.tangent_basis(jnp.asarray(x)))
     euclidean = (m @ x.ravel() + b).reshape(n, d)
@@ -283,7 +293,9 @@ def test_hessian_is_the_projected_second_derivative_minus_the_radial_one():
 
 
 def test_hessian_of_a_rotation_invariant_energy_vanishes_along_rotations():
-    energy = lambda z: jnp.exp(2 * jnp.sum(z[0] * z[1]))  # noqa: E731
+    def energy(z):
+        return jnp.exp(2 * jnp.sum(z[0] * z[1]))
+
     with jax.enable_x64(True):
         x = jnp.array([[0.6, 0.8, 0.0], [0.6, 0.8, 0.0]])  # a critical point
         matrix = np.asarray(sphere.hessian(energy)(x))

@@ -193,8 +193,7 @@ def advance_chunk(
     everywhere = PartitionSpec()
 
     def on_device(carry: Any, keys: Any, energy: Any, observers: Any, clock: Any) -> Any:
-        run = lambda c, k: loop(integrator, c, k, energy, observers, clock)  # noqa: E731
-        new = _tiled(run, carry, keys)
+        new = _tiled(lambda c, k: loop(integrator, c, k, energy, observers, clock), carry, keys)
         norms = jnp.sum(new[0].positions ** 2, axis=-1)
         return new, jnp.all(jnp.abs(norms - 1) < 1e-3, axis=-1)
 

@@ -80,6 +80,8 @@ class Recorder:
                 f"inverse_temperature{suffix}": xr.Variable(axis, beta(times), {"long_name": "inverse temperature", "units": "1/energy"}),
             })  # fmt: skip
             if taus is not None:
-                data = data.assign_coords({f"temperature{suffix}": xr.Variable(axis, taus(times), {"long_name": "tau"})})
+                data = data.assign_coords(
+                    {f"temperature{suffix}": xr.Variable(axis, taus(times), {"long_name": "tau"})}
+                )
         data.attrs.update(schedule=beta.name, schedule_kind=beta.kind, step_size=self.step_size, num_steps=step)
         return data

@@ -142,9 +142,15 @@ def run_chains(
     chunk = count("chunk", chunk)
     if num_steps > _MOST_STEPS:
         raise refuse("num_steps", num_steps, f"at most {_MOST_STEPS}", "split the run")
-    for name, value, kind in (("energy", energy, Energy), ("beta", beta, Schedule), ("integrator", integrator, Integrator)):
+    for name, value, kind in (
+        ("energy", energy, Energy),
+        ("beta", beta, Schedule),
+        ("integrator", integrator, Integrator),
+    ):
         if not isinstance(value, kind):
-            raise refuse(name, type(value).__name__, f"a {kind.__name__}", f"see infonce_jax.{kind.__module__.split('.')[1]}")
+            raise refuse(
+                name, type(value).__name__, f"a {kind.__name__}", f"see infonce_jax.{kind.__module__.split('.')[1]}"
+            )
     if dtype not in ("float32", "float64"):
         raise refuse("dtype", repr(dtype), "'float32' or 'float64'", "chains run in single precision by default")
     x = _initial(energy, initial, num_chains, seed)
@@ -159,7 +165,9 @@ def _initial(energy: Energy, initial: Any, num_chains: int, seed: int) -> np.nda
     shape = energy.shape
     if isinstance(initial, str):
         if initial != "uniform":
-            raise refuse("initial", repr(initial), "'uniform' or an array", "pass unit rows of shape (n, d) or (chains, n, d)")
+            raise refuse(
+                "initial", repr(initial), "'uniform' or an array", "pass unit rows of shape (n, d) or (chains, n, d)"
+            )
         return uniform_positions(seed, num_chains, shape)
     x = as_unit_rows("initial", initial, ndims=(2, 3))
     if x.shape[-2] != shape[0] or (x.ndim == 3 and len(x) != num_chains):
@@ -168,9 +176,7 @@ def _initial(energy: Energy, initial: Any, num_chains: int, seed: int) -> np.nda
     return np.broadcast_to(x, (num_chains, *x.shape[-2:]))
 
 
-def _tempered(
-    energy: Energy, beta: Schedule, temperature: Any, step_size: float, num_steps: int
-) -> tuple[Energy, Any]:
+def _tempered(energy: Energy, beta: Schedule, temperature: Any, step_size: float, num_steps: int) -> tuple[Energy, Any]:
     """The energy and the function t -> tau, or None, for the three modes of the temperature inside the loss."""
     if temperature is None:
         return energy, None
@@ -186,6 +192,12 @@ def _tempered(
     # The lowest tau of the run decides the safe form of the exponentials, since a traced tau cannot.
     grid = np.linspace(0, num_steps * step_size, 1001)
     return energy.with_temperature(float(np.min(taus(grid)))), taus
+
+
+def _cast(tree: Any, dtype: np.dtype) -> Any:
+    """Floating leaves in the precision of the run, once and not at every step."""
+    arrays = jax.tree.map(np.asarray, tree)
+    return jax.tree.map(lambda a: a.astype(dtype) if np.issubdtype(a.dtype, np.floating) else a, arrays)
 
 
 class _Loop:
@@ -207,12 +219,11 @@ class _Loop:
     ) -> None:
         self.beta, self.taus, self.integrator, self.mesh, self.chunk = beta, taus, integrator, mesh, chunk
         self.num_chains, self.num_steps, self.dtype = len(x), num_steps, dtype
-        cast = lambda a: np.asarray(a, dtype) if np.issubdtype(np.asarray(a).dtype, np.floating) else np.asarray(a)  # noqa: E731
-        self.energy = jax.tree.map(cast, energy)
+        self.energy = _cast(energy, dtype)
         horizon = num_steps * integrator.step_size
         moments = [default_times(o, horizon, integrator.step_size) for o in observers]
         self.recorder = Recorder(observers, moments, integrator.step_size, num_steps, self.num_chains)
-        self.watching = tuple(jax.tree.map(cast, dataclasses.replace(o, times=())) for o in observers)
+        self.watching = tuple(_cast(dataclasses.replace(o, times=()), dtype) for o in observers)
         lanes = lane_count(self.num_chains, mesh.size)
         self.keys = jnp.asarray(chain_keys(seed, np.arange(lanes)))
         padded = np.concatenate([x, np.broadcast_to(x[:1], (lanes - len(x), *x.shape[1:]))]).astype(dtype)

@@ -64,9 +64,7 @@ class FunctionEnergy(Energy):
         return self.function(x) if self.parameters is None else self.function(x, self.parameters)
 
 
-def from_function(
-    function: Callable[..., jax.Array], shape: tuple[int, int], parameters: Any = None
-) -> FunctionEnergy:
+def from_function(function: Callable[..., jax.Array], shape: tuple[int, int], parameters: Any = None) -> FunctionEnergy:
     """Turn a scalar JAX function of one configuration into an energy.
 
     Args:

@@ -30,7 +30,9 @@ def similarities(a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.matmul(a, b.T, precision=jax.lax.Precision.HIGHEST)
 
 
-def log_sum_exp(logits: jax.Array, multiplicity: jax.Array | None = None, axis: int | tuple[int, ...] = -1) -> jax.Array:
+def log_sum_exp(
+    logits: jax.Array, multiplicity: jax.Array | None = None, axis: int | tuple[int, ...] = -1
+) -> jax.Array:
     """log sum_j m_j exp(l_j) along `axis`, with m_j >= 0 counting how often term j stands in the sum.
 
     Stable for any logits. A sum with no term (all m_j = 0) is -inf with gradient zero, never NaN.

@@ -53,9 +53,8 @@ def _scheme(h: float) -> Integrator:
         inside = jnp.all(jnp.sum(v * v, axis=-1) < np.pi**2)
         acceptance = jnp.where(inside, jnp.exp(jnp.minimum(log_ratio, 0.0)), 0.0)
         accepted = noise.uniform < acceptance
-        keep = lambda new, old: jnp.where(accepted, new, old)  # noqa: E731
-        cache = (keep(new_gradient, gradient), keep(new_value, value))
-        return State(keep(y, x), state.energy, cache), Info(value, acceptance)
+        kept = [jnp.where(accepted, new, old) for new, old in ((y, x), (new_gradient, gradient), (new_value, value))]
+        return State(kept[0], state.energy, (kept[1], kept[2])), Info(value, acceptance)
 
     return Integrator("MALA", h, init, step, needs_uniform=True)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from infonce_jax.checks import count
 from infonce_jax.energies.base import Energy
-from infonce_jax.landscape.derivatives import displace
+from infonce_jax.landscape.derivatives import derivatives, displace, energies_of
 from infonce_jax.landscape.network import CopyBook, add_passage, critical_depth, spectral_depth
 from infonce_jax.landscape.quench import newton_polish, quench
 from infonce_jax.landscape.saddles import SaddlePoints, find_saddles, internal_spectrum
@@ -153,8 +153,12 @@ class _Classes:
         return len(self.energies) - 1
 
 
-def _find_minima(energy: Energy, symmetry: Symmetry, starts: np.ndarray) -> tuple[list[Minimum], bool]:
-    x, _, _ = quench(energy, starts, gradient_below=1e-5)
+def _find_minima(
+    energy: Energy, symmetry: Symmetry, starts: np.ndarray, extra: np.ndarray
+) -> tuple[list[Minimum], bool]:
+    """Classes of minima below the starts and below extra configurations, and whether the last tenth brought none."""
+    total = len(starts)
+    x, _, _ = quench(energy, np.concatenate([starts, extra]), gradient_below=1e-5)
     x, here = newton_polish(energy, x)
     spectra = internal_spectrum(symmetry, x, here.hessian)
     norms = np.linalg.norm(here.gradient, axis=1)
@@ -164,12 +168,12 @@ def _find_minima(energy: Energy, symmetry: Symmetry, starts: np.ndarray) -> tupl
         k = classes.assign(float(here.energy[p]), spectra[p], int(p))
         members.setdefault(k, []).append(p)
     minima = []
-    for k, group in members.items():
+    for group in members.values():
         best = min(group, key=lambda p: norms[p])
         spectrum = spectra[best][np.isfinite(spectra[best])]
-        minima.append(Minimum(float(here.energy[best]), x[best], spectrum, float(norms[best]), len(group) / len(starts)))
-        del k
-    late = max(classes.first_seen, default=0) >= 0.9 * len(starts)
+        share = sum(p < total for p in group) / total
+        minima.append(Minimum(float(here.energy[best]), x[best], spectrum, float(norms[best]), share))
+    late = any(0.9 * total <= seen < total for seen in classes.first_seen)
     return sorted(minima, key=lambda m: m.energy), not late
 
 
@@ -187,11 +191,21 @@ def _saddle_starts(rng: np.random.Generator, minima: list[Minimum], shape: tuple
 
 
 def _downhill_ends(energy: Energy, found: SaddlePoints, which: np.ndarray) -> np.ndarray:
-    """Both ends of each saddle, polished: shape (2, points, n, d)."""
+    """Both ends of each saddle, polished: shape (2, points, n, d).
+
+    A descent from a symmetric saddle stays symmetric and can end at another saddle; a nudge off the path breaks that.
+    """
+    rng = np.random.default_rng(11)
     ends = []
     for sign in (1.0, -1.0):
-        x = displace(found.positions[which], sign * 1e-2 * found.directions[which])
+        direction = found.directions[which]
+        x = displace(found.positions[which], sign * 1e-2 * direction + 1e-4 * rng.normal(size=direction.shape))
         x, _, _ = quench(energy, x, gradient_below=1e-5)
+        here = derivatives(energy, x)
+        values, vectors = np.linalg.eigh(here.hessian)
+        stuck = np.flatnonzero(values[:, 0] < -1e-4)
+        if len(stuck):
+            x[stuck], _, _ = quench(energy, displace(x[stuck], 0.05 * vectors[stuck, :, 0]), gradient_below=1e-5)
         ends.append(newton_polish(energy, x)[0])
     return np.stack(ends)
 
@@ -220,11 +234,18 @@ def explore(energy: Energy, seed: int = 0, num_quenches: int = 2048, num_searche
     symmetry = find_symmetry(energy)
     starts = rng.normal(size=(num_quenches, *energy.shape))
     starts /= np.linalg.norm(starts, axis=-1, keepdims=True)
-    minima, quiet_minima = _find_minima(energy, symmetry, starts)
+    minima, quiet = _find_minima(energy, symmetry, starts, starts[:0])
     if not minima:
         raise RuntimeError("no quench ended at a minimum: the energy has a flat valley or a cusp everywhere")
     found = find_saddles(energy, symmetry, _saddle_starts(rng, minima, energy.shape, num_searches))
-    return _assemble(energy, symmetry, minima, found, quiet_minima, (num_quenches, num_searches))
+    # One saddle per copy to follow down: enough, and no more than a large symmetry group allows.
+    distinct = _distinct_copies(symmetry, found)
+    ends = _downhill_ends(energy, found, distinct) if len(distinct) else np.zeros((2, 0, *energy.shape))
+    end_classes = _match(energy, minima, ends)
+    if np.any(end_classes < 0):  # a minimum with a basin too small for the quenches to hit
+        minima, quiet = _find_minima(energy, symmetry, starts, ends[end_classes < 0])
+        end_classes = _match(energy, minima, ends)
+    return _assemble(energy, symmetry, minima, found, distinct, ends, end_classes, quiet, (num_quenches, num_searches))
 
 
 def _assemble(
@@ -232,20 +253,16 @@ def _assemble(
     symmetry: Symmetry,
     minima: list[Minimum],
     found: SaddlePoints,
-    quiet_minima: bool,
+    distinct: np.ndarray,
+    ends: np.ndarray,
+    end_classes: np.ndarray,
+    quiet: bool,
     searches: tuple[int, int],
 ) -> Landscape:
-    order = np.argsort(found.searches)
     classes = _Classes()
-    kind = np.full(len(found.energies), -1)
-    for p in order:
-        kind[p] = classes.assign(float(found.energies[p]), found.spectra[p], int(found.searches[p]))
-    # One end point each per copy of a saddle that may differ: all of them, or one per class for a large group.
-    distinct = _distinct_copies(symmetry, found, kind)
-    ends = _downhill_ends(energy, found, distinct) if len(distinct) else np.zeros((2, 0, *energy.shape))
+    kind = np.array([classes.assign(float(e), s, int(p)) for e, s, p in
+                     zip(found.energies, found.spectra, found.searches, strict=True)], dtype=int)  # fmt: skip
     levels = np.array([m.energy for m in minima])
-    end_classes = np.stack([_match(energy, levels, x) for x in ends]) if len(distinct) else np.zeros((2, 0), int)
-
     saddles, passages = [], []
     for k, height in enumerate(classes.energies):
         for row in np.flatnonzero(kind[distinct] == k):
@@ -268,30 +285,32 @@ def _assemble(
     minima = [dataclasses.replace(minimum, copies=c) for minimum, c in zip(minima, counts, strict=True)]
     curvature = max(float(np.max(minimum.eigenvalues)) for minimum in minima)
     return Landscape(energy, tuple(minima), tuple(saddles), network, copies, e_star, m, curvature,
-                     quiet_minima and not late, searches, symmetry)  # fmt: skip
+                     quiet and not late, searches, symmetry)  # fmt: skip
 
 
-def _distinct_copies(symmetry: Symmetry, found: SaddlePoints, kind: np.ndarray) -> np.ndarray:
-    """Indices of the saddles to follow down: one per copy where few, at most 200 per class."""
+def _distinct_copies(symmetry: Symmetry, found: SaddlePoints) -> np.ndarray:
+    """Indices of the saddles to follow down: one per copy, at most 200 of the same energy."""
     book, chosen, taken = CopyBook(), [], set()
-    counts: dict[int, int] = {}
-    numbers = book.number(symmetry.invariants(found.positions)) if len(kind) else []
+    counts: dict[float, int] = {}
+    numbers = book.number(symmetry.invariants(found.positions)) if len(found.energies) else []
     for p, number in enumerate(numbers):
-        if number not in taken and counts.get(int(kind[p]), 0) < 200:
+        level = round(float(found.energies[p]), 6)
+        if number not in taken and counts.get(level, 0) < 200:
             taken.add(number)
-            counts[int(kind[p])] = counts.get(int(kind[p]), 0) + 1
+            counts[level] = counts.get(level, 0) + 1
             chosen.append(p)
     return np.array(chosen, dtype=int)
 
 
-def _match(energy: Energy, levels: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Class of each polished configuration by its energy, -1 where none is within tolerance."""
-    from infonce_jax.landscape.derivatives import energies_of
-
-    distance = np.abs(energies_of(energy, x)[:, None] - levels[None])
+def _match(energy: Energy, minima: list[Minimum], x: np.ndarray) -> np.ndarray:
+    """Class of each polished configuration, x of shape (2, points, n, d), by its energy; -1 where none is close."""
+    if not x.shape[1]:
+        return np.zeros(x.shape[:2], dtype=int)
+    levels = np.array([m.energy for m in minima])
+    distance = np.abs(energies_of(energy, x.reshape(-1, *x.shape[2:]))[:, None] - levels[None])
     nearest = np.argmin(distance, axis=1)
-    close = distance[np.arange(len(x)), nearest] < _SAME_ENERGY * (1 + np.abs(levels[nearest]))
-    return np.where(close, nearest, -1)
+    close = distance[np.arange(len(nearest)), nearest] < _SAME_ENERGY * (1 + np.abs(levels[nearest]))
+    return np.where(close, nearest, -1).reshape(x.shape[:2])
 
 
 def _copy_network(

@@ -44,9 +44,10 @@ def _descend_once(state: _Descent, energy: Energy) -> _Descent:
     small = state.step * squared < 1e-12 * (1 + jnp.abs(state.energy))
     enough = value <= state.energy - _SUFFICIENT * state.step * squared
     accepted = jnp.where(small, jnp.sum(gradient**2) <= squared, enough)
-    keep = lambda new, old: jnp.where(accepted, new, old)  # noqa: E731
     step = jnp.where(accepted, jnp.minimum(state.step * 1.2, 10.0), state.step * 0.5)
-    return _Descent(keep(y, state.x), keep(value, state.energy), keep(gradient, state.gradient), step)
+    moved = _Descent(y, value, gradient, step)
+    kept = state._replace(step=step)
+    return _Descent(*(jnp.where(accepted, new, old) for new, old in zip(moved, kept, strict=True)))
 
 
 @functools.partial(jax.jit, static_argnames=("scalars", "mesh"))

@@ -153,7 +153,10 @@ def _permutations(
     graph = nx.Graph()
     graph.add_nodes_from((i, {"colour": colours[i, i]}) for i in range(n))
     graph.add_edges_from((i, j, {"colour": colours[i, j]}) for i, j in itertools.combinations(range(n), 2))
-    same = lambda u, v: abs(u["colour"] - v["colour"]) < tolerance  # noqa: E731
+
+    def same(u: dict[str, float], v: dict[str, float]) -> bool:
+        return abs(u["colour"] - v["colour"]) < tolerance
+
     matcher = nx.algorithms.isomorphism.GraphMatcher(graph, graph, node_match=same, edge_match=same)
     found = list(itertools.islice(matcher.isomorphisms_iter(), _MOST_ELEMENTS + 1))
     group = np.array([[mapping[i] for i in range(n)] for mapping in found])
