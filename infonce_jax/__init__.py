@@ -1,8 +1,23 @@
 """Annealed Langevin dynamics of contrastive embeddings on products of spheres."""
 
-from infonce_jax import energies, integrators, schedules, sphere
-from infonce_jax.chains import observers
+from infonce_jax import energies, integrators, landscape, measure, scenarios, schedules, sphere
+from infonce_jax.chains import Run, RunInterrupted, RunStopped, observers, run_chains
+from infonce_jax.checks import InputError
 from infonce_jax.devices import use_all_cores
-from infonce_jax.chains.run import run_chains
 
-__all__ = ["energies", "integrators", "observers", "run_chains", "schedules", "sphere", "use_all_cores"]
+__all__ = [
+    "InputError",
+    "Run",
+    "RunInterrupted",
+    "RunStopped",
+    "energies",
+    "integrators",
+    "landscape",
+    "measure",
+    "observers",
+    "run_chains",
+    "scenarios",
+    "schedules",
+    "sphere",
+    "use_all_cores",
+]

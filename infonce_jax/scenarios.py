@@ -28,12 +28,14 @@ class Scenario:
         energy: the energy, with the sum over anchors.
         shape: (n, d).
         description: what it is and what is known of it.
+        images: what the embeddings are views of, shape (n, height, width), for pictures; or None.
     """
 
     name: str
     energy: Energy
     shape: tuple[int, int]
     description: str
+    images: np.ndarray | None = None
 
 
 def ring(n: int = 5, temperature: float = 0.5, dim: int = 2) -> Scenario:
@@ -111,9 +113,13 @@ def digit_orbit(index: int = 4, views: int = 8, temperature: float = 0.5) -> Sce
         views: how many rotations.
         temperature: tau > 0.
     """
-    energy = graph_infonce(similarity_weights(digit_images(index, views)), temperature=temperature, dim=2)
-    return Scenario("digit_orbit", energy, energy.shape, f"{views} rotations of a handwritten digit (scikit-learn digit "
-                    f"{index}), positives by pixel similarity, S^1, tau = {temperature:g}")  # fmt: skip
+    images = digit_images(index, views)
+    energy = graph_infonce(similarity_weights(images), temperature=temperature, dim=2)
+    description = (
+        f"{views} rotations of a handwritten digit (scikit-learn digit {index}), positives by pixel similarity, S^1, "
+        f"tau = {temperature:g}"
+    )
+    return Scenario("digit_orbit", energy, energy.shape, description, images)
 
 
 def _circle(degrees: list[float]) -> np.ndarray:

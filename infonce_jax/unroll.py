@@ -41,7 +41,7 @@ _ELEMENTWISE = _COMMUTATIVE | {
 # These only move entries about (all operands after the first are constant indices).
 _MOVING = {
     "reshape", "transpose", "broadcast_in_dim", "squeeze", "expand_dims", "slice", "rev", "gather", "dynamic_slice",
-    "split", "tile", "unstack",
+    "split", "tile", "unstack", "reshard",
 }  # fmt: skip
 _FOLDS = {"reduce_sum": "add", "reduce_max": "max", "reduce_min": "min", "reduce_prod": "mul", "reduce_and": "and",
           "reduce_or": "or"}  # fmt: skip
@@ -222,6 +222,12 @@ class _Graph:
 
     def evaluate(self, equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
         name = equation.primitive.name
+        if name == "reshard":  # jnp.where asks for one under a mesh, and where an array sits is nothing to its entries
+            return inputs
+        typed = zip(inputs, equation.invars, strict=True)
+        inputs = [
+            x if x.size else np.zeros(x.shape, v.aval.dtype) for x, v in typed
+        ]  # no entry, so nothing that varies
         if all(x.dtype != object for x in inputs):
             return _fold_constants(equation, inputs)
         if name in _ELEMENTWISE:
@@ -245,7 +251,9 @@ class _Graph:
         simple = _simplify(name, operands, dtype)
         if simple is not None:
             return simple[0]
-        keys = [id(x) if _is_node(x) else (str(t), np.asarray(x).item()) for x, t in zip(operands, dtypes, strict=True)]
+        # Constants are told apart by their text: 0.0 equals -0.0, but what divides by them does not.
+        keys = [id(x) if _is_node(x) else (str(t), repr(np.asarray(x).item()))
+                for x, t in zip(operands, dtypes, strict=True)]  # fmt: skip
         if name in _COMMUTATIVE:
             keys.sort(key=repr)
         key = (name, tuple(keys), tuple((k, str(v)) for k, v in params.items()))

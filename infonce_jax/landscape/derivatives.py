@@ -87,10 +87,20 @@ def derivatives(energy: Energy, x: np.ndarray) -> Derivatives:
 
 
 def energies_of(energy: Energy, x: np.ndarray) -> np.ndarray:
-    """Energies of configurations x, shape (points, n, d), in float64."""
+    """Energies of many configurations in float64.
+
+    Args:
+        energy: the energy.
+        x: shape (..., n, d), unit rows.
+
+    Returns:
+        Shape (...).
+    """
+    x = np.asarray(x)
+    flat = x.reshape(-1, *x.shape[-2:])
     with jax.enable_x64(True):
         energy = double_precision(energy)
-        return _in_batches(lambda block: _energies(energy, block), x)[0]
+        return _in_batches(lambda block: _energies(energy, block), flat)[0].reshape(x.shape[:-2])
 
 
 def displace(x: np.ndarray, coordinates: np.ndarray) -> np.ndarray:

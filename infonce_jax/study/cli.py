@@ -1,0 +1,111 @@
+"""The command line: `infonce-jax study`, `infonce-jax landscape`, `infonce-jax scenarios`."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from infonce_jax.checks import InputError
+from infonce_jax.devices import use_all_cores
+from infonce_jax.study.configuration import StudyConfiguration
+
+__all__ = ["main"]
+
+
+@dataclasses.dataclass(frozen=True)
+class LandscapeConfiguration:
+    """Find the minima, the saddles and the depths E* and m of one landscape."""
+
+    scenario: str = "digit_orbit"
+    """Landscape to explore; `infonce-jax scenarios` lists them."""
+    temperature: float | None = None
+    """Temperature inside the loss (tau); by default the scenario's own."""
+    quenches: int = 2048
+    """Uniform starts for minima."""
+    searches: int = 1024
+    """Searches for saddles."""
+    seed: int = 0
+    """Seed of the starts."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ScenariosConfiguration:
+    """List the landscapes by name."""
+
+
+_Command = (
+    Annotated[StudyConfiguration, tyro.conf.subcommand("study")]
+    | Annotated[LandscapeConfiguration, tyro.conf.subcommand("landscape")]
+    | Annotated[ScenariosConfiguration, tyro.conf.subcommand("scenarios")]
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit code: 0, 2 for bad input, 130 after Ctrl-C."""
+    command = tyro.cli(_Command, args=arguments, prog="infonce-jax", config=(tyro.conf.OmitArgPrefixes,),
+                       description="Annealed Langevin dynamics of contrastive embeddings on products of spheres.")  # fmt: skip
+    try:
+        use_all_cores()
+        if isinstance(command, StudyConfiguration):
+            return _study(command)
+        if isinstance(command, LandscapeConfiguration):
+            return _landscape(command)
+        return _scenarios()
+    except InputError as error:
+        print(f"infonce-jax: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("infonce-jax: interrupted before anything was measured; nothing was written", file=sys.stderr)
+        return 130
+
+
+def _study(configuration: StudyConfiguration) -> int:
+    # Imported here, so that `infonce-jax --help` answers at once.
+    from infonce_jax import scenarios
+    from infonce_jax.study import outputs
+    from infonce_jax.study.run import run_study
+
+    configuration = configuration.checked()
+    scenarios.get(configuration.scenario)
+    out = outputs.prepare_directory(configuration.out or Path("runs") / configuration.scenario)
+    study = run_study(configuration)
+    if not study.complete:
+        written = outputs.write_partial(study, out)
+        had = ", ".join(o.name for o in study.outcomes) or "no schedule to its end"
+        print(f"had finished: {had}\nsaved as {', '.join(map(str, written))}", file=sys.stderr)
+        return 130
+    page = outputs.write_study(study, out)
+    print(f"{study.seconds:.0f} s; report: {page}")
+    return 0
+
+
+def _landscape(configuration: LandscapeConfiguration) -> int:
+    from infonce_jax import landscape
+    from infonce_jax.study.run import choose_scenario, describe_landscape
+
+    scenario = choose_scenario(configuration.scenario, configuration.temperature)
+    print(f"{scenario.name}: {scenario.description}")
+    land = landscape.explore(scenario.energy, configuration.seed, configuration.quenches, configuration.searches)
+    describe_landscape(land, print)
+    for saddle in land.saddles:
+        print(
+            f"  saddle {saddle.ends[0]}-{saddle.ends[1]:<7d} E = {saddle.energy:.6f}   unstable mode {saddle.eigenvalues[0]:.3f}"
+        )
+    return 0
+
+
+def _scenarios() -> int:
+    from infonce_jax import scenarios
+
+    for name in scenarios.names():
+        print(f"{name:14s} {scenarios.get(name).description}")
+    print(f"{'ring<n>':14s} a ring of any number of views, for example ring12")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

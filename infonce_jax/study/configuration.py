@@ -1,0 +1,88 @@
+"""What a study is asked to do: plain dataclasses, which the command line reads through tyro."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import tyro
+
+from infonce_jax import schedules
+from infonce_jax.checks import count, positive, refuse
+from infonce_jax.schedules import Schedule
+
+__all__ = ["StudyConfiguration", "standard_schedules"]
+
+# Fractions of 1/L, the step at which the fastest mode is followed in one step. At .25 the bias of the mean energy is a
+# few per cent; above .35 it grows fast and silently; at 1 the scheme no longer follows the gradient at all.
+STEP_OF_CURVATURE = 0.25
+WARN_ABOVE = 0.35
+REFUSE_ABOVE = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyConfiguration:
+    """Anneal thousands of chains on one landscape under slow and fast schedules, and report who was trapped."""
+
+    scenario: str = "digit_orbit"
+    """Landscape to anneal on; `infonce-jax scenarios` lists them."""
+    chains: int = 1024
+    """Independent chains per schedule."""
+    steps: int = 100_000
+    """Steps per chain."""
+    seed: int = 0
+    """Seed of everything random."""
+    out: Annotated[Path | None, tyro.conf.arg(help_behavior_hint="(default: runs/SCENARIO)")] = None
+    """Directory for the report, the figures and the data; made if missing."""
+    step_size: float | None = None
+    """Time step; by default .25 / (largest Hessian eigenvalue at a minimum)."""
+    temperature: float | None = None
+    """Temperature inside the loss (tau); by default the scenario's own."""
+    quick: bool = False
+    """A small version that ends in under a minute: 256 chains, 3000 steps."""
+
+    def checked(self) -> StudyConfiguration:
+        """The configuration with `quick` applied.
+
+        Raises:
+            InputError: a number out of range.
+        """
+        count("chains", self.chains, least=2, mend="use at least 2, better 1024")
+        count("steps", self.steps, least=10, mend="use at least 10, better 100000")
+        if self.seed < 0:
+            raise refuse("seed", self.seed, "a whole number >= 0", "for example 0")
+        for name in ("step_size", "temperature"):
+            if getattr(self, name) is not None:
+                positive(name, getattr(self, name))
+        if not self.quick:
+            return self
+        return dataclasses.replace(self, chains=min(self.chains, 256), steps=min(self.steps, 3000))
+
+
+def standard_schedules(critical_depth: float, horizon: float) -> dict[str, Schedule]:
+    """The eight schedules a study compares, in units of the critical depth.
+
+    Four logarithms on both sides of c = E*, two powers and one exponential at a fixed rate, all fixed functions of time;
+    and one geometric ramp that is stretched to the horizon.
+
+    Args:
+        critical_depth: E* > 0.
+        horizon: T, in time units.
+    """
+    e = positive("critical_depth", critical_depth, "a landscape without a trap has nothing to anneal on")
+    logarithms = {f"log, c = {r:g} E*": schedules.logarithmic(r * e) for r in (0.5, 1.0, 1.5, 2.0)}
+    return {
+        **logarithms,
+        "power 1/2": schedules.power(0.5, initial=1 / e),
+        "power 1": schedules.power(1.0, initial=1 / e),
+        "exponential, rate .1": schedules.exponential(0.1, initial=1 / e),
+        "geometric to horizon": schedules.geometric_to_horizon(1 / e, 20 / e, horizon),
+    }
+
+
+def quench_steps(steps: int, number: int = 13) -> np.ndarray:
+    """Log-spaced steps at which chains are quenched, the last one the end of the run."""
+    first = min(30, steps)
+    return np.unique(np.round(np.geomspace(first, steps, number)).astype(int))

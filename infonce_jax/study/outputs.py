@@ -1,0 +1,202 @@
+"""What a study writes: data, summary, figures and the page, each whole or not at all."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import io
+import json
+import os
+import platform
+import shutil
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+import xarray as xr
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.figure import Figure
+
+from infonce_jax.checks import InputError
+from infonce_jax.schedules import HorizonSchedule
+from infonce_jax.study import figures
+from infonce_jax.study.run import Study, Trapping
+
+__all__ = ["prepare_directory", "summarise", "verdict", "write_partial", "write_study"]
+
+_PACKAGES = ("infonce-jax", "jax", "jaxlib", "numpy", "scipy", "optax", "xarray", "zarr", "networkx", "scikit-learn")
+_FILES = ("results.zarr", "summary.json", "report.html", "partial.zarr", "partial.json")
+
+
+def prepare_directory(path: Path) -> Path:
+    """Make the directory, see that it can be written to, and clear the results of an earlier study in it.
+
+    Raises:
+        InputError: it cannot be made or written to.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / ".write-probe"
+        probe.touch()
+        probe.unlink()
+        for name in _FILES:
+            remove(path / name)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(
+            f"out: got {path} ({reason}); needs a directory that can be written; pass another --out"
+        ) from None
+    return path
+
+
+def remove(path: Path) -> None:
+    """Delete a file or a directory tree if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def environment() -> dict[str, Any]:
+    """Versions, device and machine, so that a run can be repeated."""
+    versions = {}
+    for name in _PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "not installed"
+    devices = jax.devices()
+    return {"python": platform.python_version(), "versions": versions, "devices": len(devices),
+            "device": f"{devices[0].platform} ({devices[0].device_kind})"}  # fmt: skip
+
+
+def _course(outcome: Trapping) -> str:
+    """What the quenched curve did over the last decade of time, in words, by its own intervals."""
+    last = outcome.final
+    decade = outcome.times >= outcome.times[-1] / 10.001
+    early = outcome.quenched[int(np.argmax(decade))]
+    if last.successes == 0:
+        return f"none of {last.trials} chains left in a trap"
+    if early.low > last.high:
+        return "still falling"
+    if early.high < last.low:
+        return "rising"
+    return "level over the last decade of time"
+
+
+def verdict(study: Study) -> list[str]:
+    """One sentence per schedule, from the measured numbers alone."""
+    return [f"{o.name}: {o.final} not at the global minimum after a quench; {_course(o)}." for o in study.outcomes]
+
+
+def summarise(study: Study) -> dict[str, Any]:
+    """Everything a reader may want to compute with, as plain JSON types."""
+    land = study.land
+    configuration = dataclasses.asdict(study.configuration)
+    configuration["out"] = None if configuration["out"] is None else Path(configuration["out"]).name
+    return {
+        "complete": study.complete,
+        "configuration": configuration,
+        "environment": environment(),
+        "seconds": round(study.seconds, 1),
+        "scenario": {
+            "name": study.scenario.name,
+            "description": study.scenario.description,
+            "shape": study.scenario.shape,
+        },
+        "landscape": {
+            "minima": [{"energy": m.energy, "basin": m.share, "copies": m.copies} for m in land.minima],
+            "saddles": [{"energy": s.energy, "ends": s.ends} for s in land.saddles],
+            "critical_depth": land.critical_depth,
+            "spectral_depth": None if np.isnan(land.spectral_depth) else land.spectral_depth,
+            "curvature": land.curvature,
+            "saturated": land.saturated,
+        },
+        "step_size": study.step_size,
+        "horizon": study.configuration.steps * study.step_size,
+        "raw_cut": land.minima[0].energy + study.delta / 2,
+        "schedules": [_summary_of(outcome) for outcome in study.outcomes],
+    }
+
+
+def _summary_of(outcome: Trapping) -> dict[str, Any]:
+    rows = lambda values: [[p.estimate, p.low, p.high] for p in values]
+    return {
+        "name": outcome.name,
+        "formula": outcome.schedule.name,
+        "kind": "to horizon" if isinstance(outcome.schedule, HorizonSchedule) else "fixed",
+        "times": outcome.times.tolist(),
+        "final_inverse_temperature": float(outcome.schedule(outcome.times[-1])),
+        "trapped": rows(outcome.quenched),
+        "raw": rows(outcome.raw),
+        "course": _course(outcome),
+        "seconds": round(outcome.seconds, 2),
+        "chain_steps_per_second": round(outcome.chain_steps_per_second),
+    }
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    whole = path.with_suffix(path.suffix + ".new")
+    whole.write_text(json.dumps(content, indent=1))
+    os.replace(whole, path)
+
+
+def _write_data(path: Path, study: Study, summary: dict[str, Any]) -> None:
+    names = [name for name in study.data if "basin" in study.data[name]]
+    if not names:
+        return
+    data = xr.concat(
+        [study.data[n] for n in names], dim=pd.Index(names, name="schedule"), combine_attrs="drop_conflicts"
+    )
+    data = data.drop_encoding()
+    data.attrs.update(summary=json.dumps(summary))
+    new = path.with_name(path.name + ".new")
+    remove(new)
+    data.to_zarr(new, mode="w", zarr_format=3, consolidated=False)
+    remove(path)
+    os.replace(new, path)
+
+
+def write_partial(study: Study, out: Path) -> list[Path]:
+    """Save what an interrupted study had, under names that nobody takes for a finished one; returns what was written."""
+    summary = summarise(study)
+    _write_json(out / "partial.json", summary)
+    _write_data(out / "partial.zarr", study, summary)
+    return [path for path in (out / "partial.json", out / "partial.zarr") if path.exists()]
+
+
+def _png(figure: Figure, path: Path) -> str:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    path.write_bytes(buffer.getvalue())
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def write_study(study: Study, out: Path) -> Path:
+    """Write results.zarr, summary.json, the figures and, last of all, report.html; returns the page's path."""
+    summary = summarise(study)
+    _write_data(out / "results.zarr", study, summary)
+    _write_json(out / "summary.json", summary)
+    drawn = {
+        "trapping": figures.draw_trapping(study),
+        "configurations": figures.draw_configurations(study.scenario, study.land),
+        "levels": figures.draw_levels(study.land),
+        "schedules": figures.draw_schedules(study.schedules, summary["horizon"], study.step_size),
+        "energies": figures.draw_energies(study.data, study.land, study.schedules),
+    }
+    pictures = {name: _png(figure, out / f"{name}.png") for name, figure in drawn.items() if figure is not None}
+    templates = Environment(loader=PackageLoader("infonce_jax.study", "templates"), autoescape=True, undefined=StrictUndefined,
+                            trim_blocks=True, lstrip_blocks=True)  # fmt: skip
+    page = templates.get_template("report.html").render(
+        study=study, land=study.land, summary=summary, pictures=pictures, verdict=verdict(study),
+        names=figures.minimum_names(study.land),
+        most_trapped=max(study.outcomes, key=lambda o: o.final.estimate),
+        least_trapped=min(study.outcomes, key=lambda o: o.final.estimate),
+    )  # fmt: skip
+    new = out / "report.html.new"
+    new.write_text(page, encoding="utf-8")
+    os.replace(new, out / "report.html")
+    return out / "report.html"

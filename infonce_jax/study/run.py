@@ -1,0 +1,200 @@
+"""The main job end to end: landscape, schedules, chains, quenches, proportions."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+import xarray as xr
+
+from infonce_jax import integrators, landscape, scenarios
+from infonce_jax.chains import RunInterrupted, RunStopped, observers, run_chains
+from infonce_jax.checks import InputError
+from infonce_jax.landscape import Landscape, energies_of
+from infonce_jax.measure import Proportion, proportions
+from infonce_jax.scenarios import Scenario
+from infonce_jax.schedules import Schedule
+from infonce_jax.study.configuration import (
+    REFUSE_ABOVE,
+    STEP_OF_CURVATURE,
+    WARN_ABOVE,
+    StudyConfiguration,
+    quench_steps,
+    standard_schedules,
+)
+
+__all__ = ["Study", "Trapping", "run_study"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trapping:
+    """One schedule's outcome along time.
+
+    Attributes:
+        name: of the schedule, in units of E*.
+        schedule: itself.
+        times: when chains were looked at, in time units, shape (k,).
+        raw: P(E - min E > delta/2) at those times, delta the height of the deepest trap above the global minimum.
+        quenched: P(not in the global basin) after a quench from there.
+        seconds: wall-clock time of the chains.
+        chain_steps_per_second: of the run.
+    """
+
+    name: str
+    schedule: Schedule
+    times: np.ndarray
+    raw: list[Proportion]
+    quenched: list[Proportion]
+    seconds: float
+    chain_steps_per_second: float
+
+    @property
+    def final(self) -> Proportion:
+        """P(not at the global minimum) at the end, quenched."""
+        return self.quenched[-1]
+
+
+@dataclasses.dataclass
+class Study:
+    """What a study has so far; `complete` when every schedule has run."""
+
+    configuration: StudyConfiguration
+    scenario: Scenario
+    land: Landscape
+    step_size: float
+    schedules: dict[str, Schedule]
+    outcomes: list[Trapping]
+    data: dict[str, xr.Dataset]
+    seconds: float = 0.0
+
+    @property
+    def complete(self) -> bool:
+        return len(self.outcomes) == len(self.schedules)
+
+    @property
+    def delta(self) -> float:
+        """Height of the lowest other minimum above the global one; what `raw` is measured against."""
+        return self.land.minima[1].energy - self.land.minima[0].energy
+
+
+def choose_scenario(name: str, temperature: float | None = None) -> Scenario:
+    """A scenario by name, at another temperature inside the loss if one is given."""
+    scenario = scenarios.get(name)
+    if temperature is None:
+        return scenario
+    energy = scenario.energy.with_temperature(temperature)
+    return dataclasses.replace(scenario, energy=energy, description=f"{scenario.description}, set to {temperature:g}")
+
+
+def choose_step_size(configuration: StudyConfiguration, land: Landscape, say: Callable[[str], None]) -> float:
+    """The step size, refused when it is too large for the curvature of the landscape."""
+    if configuration.step_size is None:
+        # Two digits: a number that a reader can type again.
+        raw = STEP_OF_CURVATURE / land.curvature
+        return float(f"{raw:.2g}")
+    h = configuration.step_size
+    ratio = h * land.curvature
+    if ratio > REFUSE_ABOVE:
+        raise InputError(
+            f"step_size: got {h:g}; needs at most {REFUSE_ABOVE / land.curvature:.3g} (1/L, L = {land.curvature:.3g} the largest "
+            f"Hessian eigenvalue at a minimum); pass about {STEP_OF_CURVATURE / land.curvature:.2g} or leave it out"
+        )
+    if ratio > WARN_ABOVE:
+        say(
+            f"warning: step size {h:g} is {ratio:.2f}/L; above {WARN_ABOVE}/L the energies are biased upwards by tens of per cent"
+        )
+    return h
+
+
+def run_study(
+    configuration: StudyConfiguration, say: Callable[[str], None] = print, progress: bool | None = None
+) -> Study:
+    """Explore the landscape, run every schedule, quench, and count.
+
+    Args:
+        configuration: what to do.
+        say: where lines for the reader go.
+        progress: whether to show a bar for each schedule; by default on a terminal.
+
+    Returns:
+        The `Study`; one cut short by Ctrl-C or by a chain that failed has fewer outcomes than schedules.
+
+    Raises:
+        InputError: the configuration cannot be used, or the landscape has no trap.
+    """
+    configuration = configuration.checked()
+    started = time.perf_counter()
+    scenario = choose_scenario(configuration.scenario, configuration.temperature)
+    say(f"{scenario.name}: {scenario.description}")
+    land = landscape.explore(scenario.energy, seed=configuration.seed)
+    describe_landscape(land, say)
+    if len(land.minima) < 2 or not math.isfinite(land.critical_depth):
+        raise InputError(
+            f"scenario: got {scenario.name!r} with {len(land.minima)} class(es) of minima and E* = {land.critical_depth:g}; "
+            "needs a trap with a known passage; anneal on a scenario that has one, see 'infonce-jax scenarios'"
+        )
+    h = choose_step_size(configuration, land, say)
+    horizon = configuration.steps * h
+    schedules = standard_schedules(land.critical_depth, horizon)
+    say(f"{configuration.chains} chains per schedule, {configuration.steps} steps of {h:g} time units")
+    study = Study(configuration, scenario, land, h, schedules, [], {})
+    for number, (name, schedule) in enumerate(schedules.items()):
+        try:
+            _run_one(study, number, name, schedule, progress)
+        except (RunInterrupted, RunStopped) as stop:
+            study.data[name] = stop.run.data
+            study.seconds = time.perf_counter() - started
+            say(f"stopped in '{name}' after {stop.run.num_steps} steps: {stop}")
+            return study
+        last = study.outcomes[-1]
+        say(f"  {name:22s} trapped {last.final}   raw {last.raw[-1].estimate:.3f}   {last.seconds:5.1f} s")
+    study.seconds = time.perf_counter() - started
+    return study
+
+
+def describe_landscape(land: Landscape, say: Callable[[str], None]) -> None:
+    """Minima, E* and m in a few lines."""
+    for k, minimum in enumerate(land.minima):
+        role = "global minimum" if k == 0 else "trap"
+        copies = "" if minimum.copies is None else f", {minimum.copies} cop{'y' if minimum.copies == 1 else 'ies'}"
+        say(f"  {role:14s} E = {minimum.energy:.6f}   basin {minimum.share:.2f}{copies}")
+    m = "not resolved" if math.isnan(land.spectral_depth) else f"{land.spectral_depth:.6f}"
+    say(f"  critical depth E* = {land.critical_depth:.6f}   spectral depth m = {m}   L = {land.curvature:.3g}")
+    say(f"  {land.statement()}")
+
+
+def schedule_seed(seed: int, number: int) -> int:
+    """Seed of the chains of one schedule: schedules get independent noise, so that their intervals are independent."""
+    return int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0])
+
+
+def _run_one(study: Study, number: int, name: str, schedule: Schedule, progress: bool | None) -> None:
+    configuration, h = study.configuration, study.step_size
+    times = quench_steps(configuration.steps) * h
+    run = run_chains(
+        study.scenario.energy,
+        schedule,
+        integrators.geodesic_euler(step_size=h),
+        num_chains=configuration.chains,
+        num_steps=configuration.steps,
+        seed=schedule_seed(configuration.seed, number),
+        observers=(observers.energies(), observers.snapshots(times), observers.first_passage(
+            energy_below=study.land.minima[0].energy + study.delta / 2)),
+        progress=progress,
+    )  # fmt: skip
+    data = run.data.rename({"time_1": "quench_time", "step_1": "quench_step"}).drop_vars("inverse_temperature_1")
+    positions = data["positions"].transpose("quench_time", "chain", "embedding", "coordinate").values
+    basins = study.land.basin_of(positions)
+    excess = energies_of(study.scenario.energy, positions) - study.land.minima[0].energy > study.delta / 2
+    note = {"long_name": "class of minimum that a quench reaches, -1 where unknown"}
+    data["basin"] = xr.Variable(("chain", "quench_time"), basins.T.astype(np.int16), note)
+    study.data[name] = data
+    study.outcomes.append(
+        Trapping(
+            name, schedule, data["quench_time"].values, proportions(excess.T), proportions((basins != 0).T),
+            run.seconds, run.chain_steps_per_second,
+        )
+    )  # fmt: skip
