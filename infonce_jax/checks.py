@@ -41,9 +41,9 @@ def positive(name: str, value: Any, mend: str = "pass a number above zero") -> f
 
 def count(name: str, value: Any, least: int = 1, mend: str = "pass a whole number") -> int:
     """Return `value` as an int of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        if not (isinstance(value, float) and value.is_integer()):
-            raise refuse(name, repr(value), f"a whole number, at least {least}", mend)
+    whole = isinstance(value, int | np.integer) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not whole:
+        raise refuse(name, repr(value), f"a whole number, at least {least}", mend)
     if int(value) < least:
         raise refuse(name, int(value), f"a whole number, at least {least}", mend)
     return int(value)

@@ -1,7 +1,7 @@
 """Many configurations side by side, as columns: one vector per scalar of a configuration, one lane per copy.
 
-The bridge between pytrees with a leading lane axis, which people read, and the scalar code of `infonce_jax.unroll`, which
-processors like.
+The bridge between pytrees with a leading lane axis, which people read, and the scalar code of `infonce_jax.unroll`,
+which processors like.
 """
 
 from __future__ import annotations

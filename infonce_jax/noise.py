@@ -1,8 +1,8 @@
 """Counter-based randomness: a number is a function of (seed, chain, step, index) and of nothing else.
 
-Threefry-2x32 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") with the key of chain c and the counter
-(step, i) gives two 32-bit words, and both feed one Box-Muller pair. No state is carried, so the number of chains, the
-chunks of a run, the devices and a resume cannot change a trajectory by one bit.
+Threefry-2x32 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") with the key of chain c and the
+counter (step, i) gives two 32-bit words, and both feed one Box-Muller pair. No state is carried, so the number of
+chains, the chunks of a run, the devices and a resume cannot change a trajectory by one bit.
 
 Everything here is elementwise over the trailing lanes, one lane per chain.
 """
@@ -102,9 +102,9 @@ def _cos_sin_turns(word: jax.Array, dtype: jnp.dtype) -> tuple[jax.Array, jax.Ar
 def normals(keys: jax.Array, step: jax.Array, size: int, dtype: jnp.dtype = jnp.float32) -> jax.Array:
     """Standard normals of one step.
 
-    Pair i of chain c comes from the block (step, i): r = sqrt(-2 log u) from one word, the angle from the other (Box and
-    Muller 1958). The largest value possible is sqrt(2 * 32 log 2) = 6.66. The float64 numbers are the float32 ones with
-    less rounding, so a run can be repeated in double precision on the same noise.
+    Pair i of chain c comes from the block (step, i): r = sqrt(-2 log u) from one word, the angle from the other (Box
+    and Muller 1958). The largest value possible is sqrt(2 * 32 log 2) = 6.66. The float64 numbers are the float32 ones
+    with less rounding, so a run can be repeated in double precision on the same noise.
 
     Args:
         keys: shape (2, lanes), uint32.
@@ -126,7 +126,7 @@ def normals(keys: jax.Array, step: jax.Array, size: int, dtype: jnp.dtype = jnp.
 
 
 def uniforms(keys: jax.Array, step: jax.Array, size: int, dtype: jnp.dtype = jnp.float32) -> jax.Array:
-    """One number in (0, 1) per chain for a step that also draws `size` normals: the block after theirs. Shape (lanes,)."""
+    """One number in (0, 1) per chain for a step that draws `size` normals: the block after theirs. Shape (lanes,)."""
     word, _ = threefry((keys[0], keys[1]), (step, jnp.uint32((size + 1) // 2)))
     dtype = jnp.dtype(dtype)
     # In single precision the 64 largest words round to one.

@@ -137,12 +137,12 @@ def square_keys(temperature: float = 0.2) -> Scenario:
 def double_well(temperature: float = 0.3) -> Scenario:
     """One query on the circle with two positives and eight copies of a hard negative between them.
 
-    Keys at 60, -60, 0 and 180 degrees stand 1, 1, 8 and 1 times in the denominator; the positives are the first two with
-    weights .55 and .45. Exact spectra and first passage times of this landscape are known to many digits.
+    Keys at 60, -60, 0 and 180 degrees stand 1, 1, 8 and 1 times in the denominator; the positives are the first two
+    with weights .55 and .45. Exact spectra and first passage times of this landscape are known to many digits.
     """
     keys = _circle([60, -60, 0, 180])
     energy = graph_infonce([[0, 0.55, 0.45, 0, 0]], temperature=temperature, keys=keys, multiplicity=[[0, 1, 1, 8, 1]])
-    return Scenario("double_well", energy, energy.shape, f"one query, frozen keys, a hard negative between two positives, "
+    return Scenario("double_well", energy, energy.shape, f"one query, frozen keys, a hard negative between positives, "
                     f"S^1, tau = {temperature:g}")  # fmt: skip
 
 

@@ -66,7 +66,7 @@ class Schedule:
         bad = ~(beta > 0)
         if np.any(bad):
             raise refuse(f"schedule {self.name}", f"beta({t[bad].ravel()[0]:g}) = {beta[bad].ravel()[0]:g}",
-                         "beta(t) > 0 at every time", "beta = 0 is infinite noise; start from a positive value")  # fmt: skip
+                         "beta(t) > 0 at every time", "beta = 0 is infinite noise; start above it")  # fmt: skip
         return beta
 
 

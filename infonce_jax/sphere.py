@@ -26,7 +26,7 @@ __all__ = [
     "uniform",
 ]
 
-# Below this angle sin(r)/r and its inverse come from their series: the quotient of two small numbers has no gradient at 0.
+# Below this angle sin(r)/r and its inverse come from series: a quotient of two small numbers has no gradient at 0.
 _SMALL = 1e-2
 
 
@@ -132,7 +132,7 @@ def log(x: jax.Array, y: jax.Array) -> jax.Array:
 def transport(x: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
     """Parallel transport of the tangent vector v from x to y along the shortest geodesic.
 
-    v - <y, v>/(1 + <x, y>) (x + y), which needs no angle. NaN or infinite at the antipode, where no geodesic is shortest.
+    v - <y, v>/(1 + <x, y>) (x + y), which needs no angle. Not finite at the antipode, where no geodesic is shortest.
 
     Args:
         x: start, shape (..., d).

@@ -4,7 +4,7 @@ A chain of a small system is a handful of numbers. Written with arrays and vmapp
 tiny matrices and spends its time on bookkeeping. Written with scalars, `jax.vmap` turns every scalar into one long
 vector with a lane per chain, which is the shape that processors like. `unroll` does the rewriting: it traces the array
 code once, takes it apart entry by entry into a graph of scalar operations, folding constants and sharing equal
-subexpressions (the similarities s_ij and s_ji, and so their exponentials), and then replays what is needed of the graph.
+subexpressions (the similarities s_ij and s_ji, and so their exponentials), and then replays what is needed of it.
 Energies, integrators and observers stay ordinary array code.
 """
 
@@ -47,7 +47,7 @@ _FOLDS = {"reduce_sum": "add", "reduce_max": "max", "reduce_min": "min", "reduce
           "reduce_or": "or"}  # fmt: skip
 _INLINED = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat", "remat2", "checkpoint",
             "core_call"}  # fmt: skip
-# Rough costs on a CPU, in additions. XLA recomputes a value inside each kernel that reads it, unless a barrier holds it.
+# Rough costs on a CPU, in additions. XLA recomputes a value in each kernel that reads it, unless a barrier holds it.
 _COSTS = {"exp": 12, "exp2": 12, "log": 14, "log1p": 16, "expm1": 16, "sin": 30, "cos": 30, "tan": 40, "tanh": 20,
           "pow": 30, "logistic": 16, "atan2": 30, "acos": 30, "asin": 30, "atan": 25, "erf": 20, "div": 5, "sqrt": 5,
           "rsqrt": 6}  # fmt: skip
@@ -367,7 +367,8 @@ def _simplify(name: str, operands: tuple[Any, ...], dtype: Any) -> tuple[Any] | 
 
 def _fold_constants(equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
     with jax.ensure_compile_time_eval():
-        out = equation.primitive.bind(*[jnp.asarray(x, v.aval.dtype) for x, v in zip(inputs, equation.invars, strict=True)],
+        arrays = [jnp.asarray(x, v.aval.dtype) for x, v in zip(inputs, equation.invars, strict=True)]
+        out = equation.primitive.bind(*arrays,
                                       **equation.params)  # fmt: skip
     return [np.asarray(x) for x in (out if equation.primitive.multiple_results else [out])]
 

@@ -286,9 +286,10 @@ def test_count_operations_counts_distinct_ones():
     lambda x: x * jnp.ones(3),
     lambda x: (x + jnp.zeros(3)) / jnp.exp(np.zeros(3, np.float32)),
     lambda x: jnp.where(np.array([True, False, True]), x, 2.0),
+    lambda x: jnp.where(np.array([True, True, True]), x, jnp.exp(x)),
     lambda x: x.reshape(1, 3).T,
 ])  # fmt: skip
-def test_what_is_constant_costs_nothing(function):
+def test_what_is_constant_or_never_read_costs_nothing(function):
     assert count_operations(function, jax.ShapeDtypeStruct((3,), np.float32)) == 0
 
 

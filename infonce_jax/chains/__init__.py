@@ -1,7 +1,7 @@
 """Thousands of chains: run, observe, on every device."""
 
 from infonce_jax.chains import observers
-from infonce_jax.devices import use_all_cores
 from infonce_jax.chains.run import Run, RunInterrupted, RunStopped, run_chains, uniform_positions
+from infonce_jax.devices import use_all_cores
 
-__all__ = ["Run", "RunInterrupted", "observers", "RunStopped", "run_chains", "uniform_positions", "use_all_cores"]
+__all__ = ["Run", "RunInterrupted", "RunStopped", "observers", "run_chains", "uniform_positions", "use_all_cores"]

@@ -49,7 +49,7 @@ class Observation(NamedTuple):
 
 
 class Variable(NamedTuple):
-    """One variable of the result: the dimensions after "chain", the values with a leading chain axis, and attributes."""
+    """One variable of the result: dimensions after "chain", values with a leading chain axis, attributes."""
 
     dims: tuple[str, ...]
     values: np.ndarray
@@ -207,8 +207,8 @@ def first_passage(
 ) -> Observer:
     """The first time a chain is in a set, seen at every step: {E <= level}, or a ball around given points.
 
-    Results are `first_passage_time(chain)` and `first_passage_censored(chain)`; a chain that never passes is censored at
-    the end of the run, never given a time it did not have.
+    Results are `first_passage_time(chain)` and `first_passage_censored(chain)`; a chain that never passes is censored
+    at the end of the run, never given a time it did not have.
 
     Args:
         energy_below: the level of the set {E <= level}.

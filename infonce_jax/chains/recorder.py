@@ -16,6 +16,8 @@ from infonce_jax.schedules import Schedule
 
 __all__ = ["Recorder"]
 
+_INVERSE_TEMPERATURE = {"long_name": "inverse temperature", "units": "1/energy"}
+
 
 @functools.partial(jax.jit, static_argnames=("observer_type",))
 def _record_all(observer: Observer, energy: Energy, x: jax.Array, carry: Any, *, observer_type: type) -> Any:
@@ -77,7 +79,7 @@ class Recorder:
             data = data.assign_coords({
                 axis: xr.Variable(axis, times, {"long_name": "time", "units": "time units"}),
                 f"step{suffix}": xr.Variable(axis, np.asarray(grid), {"long_name": "step"}),
-                f"inverse_temperature{suffix}": xr.Variable(axis, beta(times), {"long_name": "inverse temperature", "units": "1/energy"}),
+                f"inverse_temperature{suffix}": xr.Variable(axis, beta(times), _INVERSE_TEMPERATURE),
             })  # fmt: skip
             if taus is not None:
                 data = data.assign_coords(

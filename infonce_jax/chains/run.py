@@ -16,11 +16,11 @@ import xarray as xr
 from jax.sharding import Mesh
 from tqdm import tqdm
 
-from infonce_jax.devices import chain_mesh
 from infonce_jax.chains.engine import advance_chunk, lane_count, start_carry, unrolls
 from infonce_jax.chains.observers import Observer, default_times
 from infonce_jax.chains.recorder import Recorder
 from infonce_jax.checks import as_unit_rows, count, refuse
+from infonce_jax.devices import chain_mesh
 from infonce_jax.energies.base import Energy
 from infonce_jax.integrators.protocol import Integrator
 from infonce_jax.noise import chain_keys, normals
@@ -285,8 +285,8 @@ class _Loop:
         state = np.asarray(carry[0].positions[chain])
         step = self.step + bad
         raise RunStopped(
-            f"chain {chain} left the sphere at step {step} (time {step * self.integrator.step_size:g}): energy or gradient "
-            f"not finite; the positions before that step are in .state; check the energy there, or take a smaller step",
+            f"chain {chain} left the sphere at step {step} (time {step * self.integrator.step_size:g}): energy or "
+            f"gradient not finite; the positions before that step are in .state; check the energy there",
             chain, step, state, self._result(),
         )  # fmt: skip
 

@@ -87,7 +87,7 @@ def from_function(function: Callable[..., jax.Array], shape: tuple[int, int], pa
         out = jax.eval_shape(energy, jax.ShapeDtypeStruct(shape, jnp.float32))
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise refuse("function", f"an error on an array of shape {shape} ({first})", "a JAX function of one configuration",
+        raise refuse("function", f"an error on an array of shape {shape} ({first})", "a JAX function of one array",
                      "try it on one configuration first") from error  # fmt: skip
     if getattr(out, "shape", None) != () or not jnp.issubdtype(out.dtype, jnp.floating):
         got = f"{out.dtype}{list(out.shape)}" if hasattr(out, "shape") else type(out).__name__

@@ -17,10 +17,7 @@ __all__ = ["GraphInfoNCE", "graph_infonce"]
 
 # exp((s - 1)/tau) stays a normal float32 while 2/tau is below this (log of the smallest one is -87.3).
 _BOUNDED_UP_TO = 80.0
-
-
-def _static(**kwargs: Any) -> Any:
-    return dataclasses.field(metadata={"static": True}, **kwargs)
+_STATIC = {"static": True}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,11 +66,11 @@ class GraphInfoNCE(Energy):
     multiplicity: Any
     anchors: Any
     keys: Any
-    dim: int = _static()
-    candidates: Mask = _static()
-    form: str = _static(default="out")
-    bounded: bool = _static(default=False)
-    times_temperature: bool = _static(default=False)
+    dim: int = dataclasses.field(metadata=_STATIC)
+    candidates: Mask = dataclasses.field(metadata=_STATIC)
+    form: str = dataclasses.field(default="out", metadata=_STATIC)
+    bounded: bool = dataclasses.field(default=False, metadata=_STATIC)
+    times_temperature: bool = dataclasses.field(default=False, metadata=_STATIC)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -101,7 +98,9 @@ class GraphInfoNCE(Energy):
             attraction = jnp.sum(anchors[:, None] * positives * s) * inverse
             return log_sum_exp(s * inverse, anchors[:, None] * counts, axis=(0, 1)) - attraction
         if self.bounded:
-            e = jnp.exp((s - 1) * inverse)
+            # Pairs that do not exist take no exponential, and none of its gradient either.
+            pairs = mask if self.form == "out" else np.ones_like(mask)
+            e = jnp.exp(jnp.where(pairs, (s - 1) * inverse, 0.0))
             terms = jnp.where(mask, e if self.multiplicity is None else self.multiplicity * e, 0.0)
             total = jnp.log(jnp.sum(terms, axis=1))
             if self.form == "in":

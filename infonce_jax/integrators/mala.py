@@ -34,7 +34,7 @@ def mala(step_size: float) -> Integrator:
     return _scheme(positive("step_size", step_size, "a time step, for example 0.1"))
 
 
-@functools.lru_cache(maxsize=None)  # the same scheme twice compiles once
+@functools.cache  # the same scheme twice compiles once
 def _scheme(h: float) -> Integrator:
     def init(energy: Energy, positions: jax.Array) -> State:
         return State(positions, energy, gradient_and_energy(energy, positions))

@@ -31,7 +31,7 @@ def projected_euler(step_size: float, corrected_noise: bool = False) -> Integrat
     return _scheme(positive("step_size", step_size, "a time step, for example 0.03"), bool(corrected_noise))
 
 
-@functools.lru_cache(maxsize=None)  # the same scheme twice compiles once
+@functools.cache  # the same scheme twice compiles once
 def _scheme(h: float, corrected_noise: bool) -> Integrator:
     def init(energy: Energy, positions: jax.Array) -> State:
         return State(positions, energy)

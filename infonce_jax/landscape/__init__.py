@@ -6,5 +6,5 @@ from infonce_jax.landscape.network import communicating_height
 from infonce_jax.landscape.quench import newton_polish, quench
 from infonce_jax.landscape.symmetry import Symmetry, find_symmetry
 
-__all__ = ["Landscape", "Minimum", "Saddle", "Symmetry", "communicating_height", "energies_of", "explore", "find_symmetry",
-           "newton_polish", "quench"]  # fmt: skip
+__all__ = ["Landscape", "Minimum", "Saddle", "Symmetry", "communicating_height", "energies_of", "explore",
+           "find_symmetry", "newton_polish", "quench"]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Energies, Riemannian gradients and Hessians of many configurations, in double precision whatever the global setting."""
+"""Energies, Riemannian gradients and Hessians of many configurations, always in double precision."""
 
 from __future__ import annotations
 

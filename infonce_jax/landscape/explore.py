@@ -119,8 +119,8 @@ class Landscape:
         if not math.isfinite(self.critical_depth):
             return f"Some minimum has no known passage to the global one after {searches} saddle searches: search more."
         if self.saturated:
-            return (f"No new minimum or saddle in the last tenth of {quenches} quenches and {searches} saddle searches; "
-                    "E* is still an upper bound.")  # fmt: skip
+            return (f"No new minimum or saddle in the last tenth of {quenches} quenches and {searches} saddle "
+                    "searches; E* is still an upper bound.")  # fmt: skip
         return (f"New minima or saddles kept turning up in the last tenth of {quenches} quenches and {searches} saddle "
                 "searches: not saturated, E* may be lower.")  # fmt: skip
 
@@ -213,9 +213,9 @@ def _downhill_ends(energy: Energy, found: SaddlePoints, which: np.ndarray) -> np
 def explore(energy: Energy, seed: int = 0, num_quenches: int = 2048, num_searches: int = 1024) -> Landscape:
     """Find the minima, the index-1 saddles and the network of a landscape, in float64.
 
-    Minima come from gradient-flow quenches of uniform starts, polished by Newton's method to a Riemannian gradient below
-    1e-10; saddles from eigenvector following with rotations projected out, both downhill ends classified. Critical
-    points are one class when energy and Hessian spectrum agree, which holds for all copies under symmetries.
+    Minima come from gradient-flow quenches of uniform starts, polished by Newton's method to a Riemannian gradient
+    below 1e-10; saddles from eigenvector following with rotations projected out, both downhill ends classified.
+    Critical points are one class when energy and Hessian spectrum agree, which holds for all copies under symmetries.
 
     Args:
         energy: what to explore; small systems, since the search uses full Hessians of size n(d-1).

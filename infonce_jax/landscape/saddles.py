@@ -85,8 +85,8 @@ def find_saddles(energy: Energy, symmetry: Symmetry, starts: np.ndarray) -> Sadd
     """Search for index-1 saddles from every start, shape (points, n, d).
 
     Each search follows the lowest internal mode uphill and all others downhill (Cerjan and Miller 1981; Wales 2003,
-    "Energy landscapes", section 6.2) and is then polished by Newton's method. What converges to a point of another index
-    is dropped.
+    "Energy landscapes", section 6.2) and is then polished by Newton's method. What converges to a point of another
+    index is dropped.
     """
     x = starts.copy()
     active, done = np.arange(len(x)), np.zeros(len(x), dtype=bool)

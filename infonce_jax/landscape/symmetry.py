@@ -23,8 +23,8 @@ class Symmetry:
     """Symmetries of an energy on (S^{d-1})^n.
 
     Attributes:
-        free: orthonormal rows, shape (k, d), of the subspace V whose rotations SO(V) leave the energy alone; V is all of
-            R^d without frozen keys, and has k < 2 rows where no rotation does.
+        free: orthonormal rows, shape (k, d), of the subspace V whose rotations SO(V) leave the energy alone; V is all
+            of R^d without frozen keys, and has k < 2 rows where no rotation does.
         reflection: whether reversing one direction of V leaves it alone as well.
         permutations: shape (g, n), relabellings that leave it alone, the identity first.
         complete: whether the list of permutations is the whole group, or was cut because it is too large.
@@ -79,8 +79,11 @@ class Symmetry:
             return np.stack([np.sum(x * rng.normal(size=x.shape[1:]), axis=(1, 2)) for _ in range(6)], axis=1)
         outside = x - inside @ self.free
         gram = inside @ np.swapaxes(inside, 1, 2)
-        flat = np.stack([np.sum(gram * rng.normal(size=(n, n)), axis=(1, 2))
-                         + np.sum(outside * rng.normal(size=x.shape[1:]), axis=(1, 2)) for _ in range(3)], axis=1)  # fmt: skip
+
+        def combine(part: np.ndarray) -> np.ndarray:
+            return np.sum(part * rng.normal(size=part.shape[1:]), axis=(1, 2))
+
+        flat = np.stack([combine(gram) + combine(outside) for _ in range(3)], axis=1)
         k = self.free.shape[0]
         volumes = [np.linalg.det(rng.normal(size=(k, n)) @ inside) for _ in range(3)]
         return np.concatenate([flat, np.stack(volumes, axis=1)], axis=1).reshape(points, 6)

@@ -80,7 +80,7 @@ class ExponentialMean:
 
 
 def exponential_mean(times: Any, censored: Any = None, level: float = 0.95) -> ExponentialMean:
-    """Maximum-likelihood mean of exponential times and its interval, from 2 T_total/mean ~ chi^2 (Epstein and Sobel 1953).
+    """Mean of exponential times and its interval, from 2 T_total/mean ~ chi^2 (Epstein and Sobel 1953).
 
     The interval is exact without censoring, and close to nominal with it. No passage at all gives an infinite estimate
     and a finite lower end.

@@ -47,7 +47,7 @@ _Command = (
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code: 0, 2 for bad input, 130 after Ctrl-C."""
     command = tyro.cli(_Command, args=arguments, prog="infonce-jax", config=(tyro.conf.OmitArgPrefixes,),
-                       description="Annealed Langevin dynamics of contrastive embeddings on products of spheres.")  # fmt: skip
+                       description="Annealed Langevin dynamics of contrastive embeddings.")  # fmt: skip
     try:
         use_all_cores()
         if isinstance(command, StudyConfiguration):
@@ -92,9 +92,8 @@ def _landscape(configuration: LandscapeConfiguration) -> int:
     land = landscape.explore(scenario.energy, configuration.seed, configuration.quenches, configuration.searches)
     describe_landscape(land, print)
     for saddle in land.saddles:
-        print(
-            f"  saddle {saddle.ends[0]}-{saddle.ends[1]:<7d} E = {saddle.energy:.6f}   unstable mode {saddle.eigenvalues[0]:.3f}"
-        )
+        ends = "-".join(map(str, saddle.ends))
+        print(f"  saddle {ends:<7s} E = {saddle.energy:.6f}   unstable mode {saddle.eigenvalues[0]:.3f}")
     return 0
 
 

@@ -64,8 +64,8 @@ class StudyConfiguration:
 def standard_schedules(critical_depth: float, horizon: float) -> dict[str, Schedule]:
     """The eight schedules a study compares, in units of the critical depth.
 
-    Four logarithms on both sides of c = E*, two powers and one exponential at a fixed rate, all fixed functions of time;
-    and one geometric ramp that is stretched to the horizon.
+    Four logarithms on both sides of c = E*, two powers and one exponential at a fixed rate, all fixed functions of
+    time; and one geometric ramp that is stretched to the horizon.
 
     Args:
         critical_depth: E* > 0.

@@ -15,13 +15,13 @@ from infonce_jax.landscape import Landscape
 from infonce_jax.measure import Proportion
 from infonce_jax.scenarios import Scenario
 from infonce_jax.schedules import HorizonSchedule, Schedule
-from infonce_jax.study.run import Study, Trapping
+from infonce_jax.study.run import Study
 
 __all__ = ["draw_configurations", "draw_energies", "draw_levels", "draw_schedules", "draw_trapping", "minimum_names"]
 
 _STYLE = {
     "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
-    "legend.frameon": False, "figure.dpi": 110, "savefig.bbox": "tight", "svg.fonttype": "none",
+    "legend.frameon": False,
 }  # fmt: skip
 # Slow schedules in blues, fast fixed ones in reds, stretched ones in green: the colour says the kind.
 _LOGS, _FAST, _STRETCHED = ("#9ecae1", "#4292c6", "#2171b5", "#08306b"), ("#fcae91", "#fb6a4a", "#cb181d"), ("#238b45",)
@@ -103,7 +103,7 @@ def draw_trapping(study: Study) -> Figure:
 def draw_energies(
     data: Mapping[str, xr.Dataset], land: Landscape, schedules: Mapping[str, Schedule], chains: int = 12
 ) -> Figure:
-    """Energy traces of a few chains under each schedule, with the levels of the minima and of the saddle that sets E*."""
+    """Energy traces of a few chains under each schedule, with the levels of the minima and of the saddle of E*."""
     colours = _colours(schedules)
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(11, 5.2), layout="constrained")
@@ -135,6 +135,11 @@ def _top(land: Landscape) -> float:
     return min(known, key=lambda e: min(abs(e - d) for d in depths))
 
 
+def _rise(land: Landscape, energy: float) -> float:
+    """How nearly the minimum at this energy is the one that sets E*: 0 when a saddle lies exactly E* above it."""
+    return -min(abs(saddle.energy - energy - land.critical_depth) for saddle in land.saddles)
+
+
 def draw_levels(land: Landscape) -> Figure:
     """Energies of minima and saddles, each saddle joined to its two ends, with E* as a double arrow."""
     with mpl.rc_context(_STYLE):
@@ -160,9 +165,16 @@ def draw_levels(land: Landscape) -> Figure:
             axes.plot([middle - 0.09, middle + 0.09], [saddle.energy] * 2, **(style | {"linewidth": 2.0, "alpha": 1.0}))
             span = land.saddles[-1].energy - land.minima[0].energy
             if all(abs(saddle.energy - other) > 0.04 * span for other in drawn):  # near twins share a label
-                axes.annotate(f"{saddle.energy:.4f}", (middle, saddle.energy), xytext=(0, 5), textcoords="offset points", ha="center",
-                              color="#cb181d")  # fmt: skip
+                axes.annotate(f"{saddle.energy:.4f}", (middle, saddle.energy), xytext=(0, 5), ha="center",
+                              textcoords="offset points", color="#cb181d")  # fmt: skip
                 drawn.append(saddle.energy)
+        deepest = max(land.minima[1:], key=lambda m: _rise(land, m.energy), default=None)
+        if deepest is not None and land.critical_depth > 0:
+            x = land.minima.index(deepest) - 0.3
+            ends = ((x, deepest.energy + land.critical_depth), (x, deepest.energy))
+            axes.annotate("", *ends, arrowprops={"arrowstyle": "<->", "color": "#2171b5"})
+            middle = (x - 0.04, deepest.energy + land.critical_depth / 2)
+            axes.text(*middle, "E*", ha="right", va="center", color="#2171b5")
         axes.set_xticks(range(len(land.minima)), minimum_names(land))
         axes.set(ylabel="energy", xlim=(-0.6, len(land.minima) - 0.2))
         axes.margins(y=0.12)
@@ -181,7 +193,7 @@ def draw_configurations(scenario: Scenario, land: Landscape, most: int = 3) -> F
     lowest = sorted(land.network.edges[edge]["saddle"] for edge in land.network.edges)
     for k in lowest[:most]:
         first, second = (names[end] for end in land.saddles[k].ends)
-        entries.append((f"saddle, {first} – {second}\nE = {land.saddles[k].energy:.4f}", land.saddles[k].position))
+        entries.append((f"saddle, {first} to {second}\nE = {land.saddles[k].energy:.4f}", land.saddles[k].position))
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(3.6 * len(entries), 4.0), layout="constrained")
         for k, (title, x) in enumerate(entries):

@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import io
 import json
+import math
 import os
 import platform
 import shutil
@@ -21,6 +22,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from infonce_jax.checks import InputError
+from infonce_jax.measure import Proportion
 from infonce_jax.schedules import HorizonSchedule
 from infonce_jax.study import figures
 from infonce_jax.study.run import Study, Trapping
@@ -122,8 +124,17 @@ def summarise(study: Study) -> dict[str, Any]:
     }
 
 
+def plain(value: float) -> str:
+    """A positive number with three digits as a person writes it; powers of ten where it is astronomical."""
+    if value >= 1e6:
+        return f"10^{math.log10(value):.0f}"
+    return f"{float(f'{value:.3g}'):,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
 def _summary_of(outcome: Trapping) -> dict[str, Any]:
-    rows = lambda values: [[p.estimate, p.low, p.high] for p in values]
+    def rows(values: list[Proportion]) -> list[list[float]]:
+        return [[p.estimate, p.low, p.high] for p in values]
+
     return {
         "name": outcome.name,
         "formula": outcome.schedule.name,
@@ -161,7 +172,7 @@ def _write_data(path: Path, study: Study, summary: dict[str, Any]) -> None:
 
 
 def write_partial(study: Study, out: Path) -> list[Path]:
-    """Save what an interrupted study had, under names that nobody takes for a finished one; returns what was written."""
+    """Save what an interrupted study had, under names nobody takes for a finished one; returns what was written."""
     summary = summarise(study)
     _write_json(out / "partial.json", summary)
     _write_data(out / "partial.zarr", study, summary)
@@ -170,7 +181,7 @@ def write_partial(study: Study, out: Path) -> list[Path]:
 
 def _png(figure: Figure, path: Path) -> str:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": None})
+    figure.savefig(buffer, format="png", bbox_inches="tight", dpi=110, metadata={"Software": None})
     path.write_bytes(buffer.getvalue())
     return base64.b64encode(buffer.getvalue()).decode()
 
@@ -188,11 +199,14 @@ def write_study(study: Study, out: Path) -> Path:
         "energies": figures.draw_energies(study.data, study.land, study.schedules),
     }
     pictures = {name: _png(figure, out / f"{name}.png") for name, figure in drawn.items() if figure is not None}
-    templates = Environment(loader=PackageLoader("infonce_jax.study", "templates"), autoescape=True, undefined=StrictUndefined,
-                            trim_blocks=True, lstrip_blocks=True)  # fmt: skip
+    templates = Environment(
+        loader=PackageLoader("infonce_jax.study", "templates"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
     page = templates.get_template("report.html").render(
         study=study, land=study.land, summary=summary, pictures=pictures, verdict=verdict(study),
         names=figures.minimum_names(study.land),
+        plain=plain,
         most_trapped=max(study.outcomes, key=lambda o: o.final.estimate),
         least_trapped=min(study.outcomes, key=lambda o: o.final.estimate),
     )  # fmt: skip

@@ -99,13 +99,12 @@ def choose_step_size(configuration: StudyConfiguration, land: Landscape, say: Ca
     ratio = h * land.curvature
     if ratio > REFUSE_ABOVE:
         raise InputError(
-            f"step_size: got {h:g}; needs at most {REFUSE_ABOVE / land.curvature:.3g} (1/L, L = {land.curvature:.3g} the largest "
-            f"Hessian eigenvalue at a minimum); pass about {STEP_OF_CURVATURE / land.curvature:.2g} or leave it out"
+            f"step_size: got {h:g}; needs at most {REFUSE_ABOVE / land.curvature:.3g}, which is 1/L for the largest "
+            f"Hessian eigenvalue L = {land.curvature:.3g} at a minimum; pass about "
+            f"{STEP_OF_CURVATURE / land.curvature:.2g} or leave it out"
         )
     if ratio > WARN_ABOVE:
-        say(
-            f"warning: step size {h:g} is {ratio:.2f}/L; above {WARN_ABOVE}/L the energies are biased upwards by tens of per cent"
-        )
+        say(f"warning: step size {h:g} is {ratio:.2f}/L; above {WARN_ABOVE}/L energies are biased by tens of per cent")
     return h
 
 
@@ -133,7 +132,7 @@ def run_study(
     describe_landscape(land, say)
     if len(land.minima) < 2 or not math.isfinite(land.critical_depth):
         raise InputError(
-            f"scenario: got {scenario.name!r} with {len(land.minima)} class(es) of minima and E* = {land.critical_depth:g}; "
+            f"scenario: got {scenario.name!r} with {len(land.minima)} kind(s) of minima, E* = {land.critical_depth:g}; "
             "needs a trap with a known passage; anneal on a scenario that has one, see 'infonce-jax scenarios'"
         )
     h = choose_step_size(configuration, land, say)

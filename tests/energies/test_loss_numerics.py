@@ -86,7 +86,8 @@ def test_half_precision_computes_in_float32(name):
         a, b = views("near", dtype)
         value, gradient = loss(a, b, 0.1)
         wide, wide_gradient = loss(a.astype(jnp.float32), b.astype(jnp.float32), 0.1)
-        assert value.dtype == jnp.float32 and gradient.dtype == dtype
+        assert value.dtype == jnp.float32
+        assert gradient.dtype == dtype
         assert value == wide
         scale = float(jnp.max(jnp.abs(wide_gradient)))
         np.testing.assert_allclose(gradient.astype(jnp.float32), wide_gradient, rtol=0.01, atol=0.01 * scale)
@@ -198,7 +199,8 @@ def test_labelled_batch_without_positives_or_negatives(form):
     # An anchor without a positive is a candidate still, but its own term is left out of the mean.
     labels = jnp.array([0, 0, 1, 2, 3, 4])
     value, gradient = both(z, labels)
-    assert value > 0 and np.all(np.isfinite(gradient))
+    assert value > 0
+    assert np.all(np.isfinite(gradient))
 
 
 def test_lone_anchors_do_not_dilute_the_mean(double):
@@ -216,12 +218,16 @@ def test_keys_and_queue_carry_no_gradient():
     a, b = views("near")
     queue = jnp.flip(b)
     moco = jax.grad(losses.info_nce_queue, argnums=(0, 1, 2))(a, b, queue, 0.5)
-    assert np.any(moco[0]) and not np.any(moco[1]) and not np.any(moco[2])
+    assert np.any(moco[0])
+    assert not np.any(moco[1])
+    assert not np.any(moco[2])
     population = jax.grad(losses.population_info_nce, argnums=(0, 1, 2))(a, b, queue, 0.5)
     np.testing.assert_allclose(population[0], moco[0], rtol=1e-5, atol=1e-7)
-    assert np.any(population[1]) and np.any(population[2])
+    assert np.any(population[1])
+    assert np.any(population[2])
     byol = jax.grad(non_contrastive.byol, argnums=(0, 1))(a, b)
-    assert np.any(byol[0]) and not np.any(byol[1])
+    assert np.any(byol[0])
+    assert not np.any(byol[1])
 
 
 def test_reweighting_carries_no_gradient(double, monkeypatch):
@@ -249,7 +255,8 @@ def test_zero_row_has_a_finite_gradient():
     a = a.at[0].set(0.0)
     for loss in (losses.nt_xent, losses.info_nce):
         value, gradient = jax.value_and_grad(loss)(a, b, 0.5)
-        assert np.isfinite(value) and np.all(np.isfinite(gradient))
+        assert np.isfinite(value)
+        assert np.all(np.isfinite(gradient))
 
 
 def test_strict_promotion_of_types_and_ranks():

@@ -160,7 +160,8 @@ def test_reference_value(double, name):
     loss, values = VALUES[name]
     for tau, value in zip(TEMPERATURES, values, strict=True):
         got = loss(tau)
-        assert got.dtype == jnp.float64 and got.shape == ()
+        assert got.dtype == jnp.float64
+        assert got.shape == ()
         np.testing.assert_allclose(got, value, rtol=1e-12, atol=0 if tau == 0.5 else 1e-15 / tau, err_msg=f"tau {tau}")
 
 
