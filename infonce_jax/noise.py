@@ -9,7 +9,7 @@ Everything here is elementwise over the trailing lanes, one lane per chain.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,8 +31,8 @@ class Noise(NamedTuple):
         uniform: one number in (0, 1), for steps that accept or reject.
     """
 
-    normal: jax.Array
-    uniform: jax.Array
+    normal: Any
+    uniform: Any
 
 
 def threefry(key: tuple[jax.Array, jax.Array], counter: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -99,7 +99,7 @@ def _cos_sin_turns(word: jax.Array, dtype: jnp.dtype) -> tuple[jax.Array, jax.Ar
     return cosine, sine
 
 
-def normals(keys: jax.Array, step: jax.Array, size: int, dtype: jnp.dtype = jnp.float32) -> jax.Array:
+def normals(keys: jax.Array, step: jax.Array, size: int, dtype: Any = jnp.float32) -> jax.Array:
     """Standard normals of one step.
 
     Pair i of chain c comes from the block (step, i): r = sqrt(-2 log u) from one word, the angle from the other (Box
@@ -125,7 +125,7 @@ def normals(keys: jax.Array, step: jax.Array, size: int, dtype: jnp.dtype = jnp.
     return jnp.concatenate([radius * cosine, radius * sine])[:size]
 
 
-def uniforms(keys: jax.Array, step: jax.Array, size: int, dtype: jnp.dtype = jnp.float32) -> jax.Array:
+def uniforms(keys: jax.Array, step: jax.Array, size: int, dtype: Any = jnp.float32) -> jax.Array:
     """One number in (0, 1) per chain for a step that draws `size` normals: the block after theirs. Shape (lanes,)."""
     word, _ = threefry((keys[0], keys[1]), (step, jnp.uint32((size + 1) // 2)))
     dtype = jnp.dtype(dtype)

@@ -79,10 +79,10 @@ def digit_images(index: int = 4, views: int = 8) -> np.ndarray:
     from scipy import ndimage
     from sklearn.datasets import load_digits
 
-    images = load_digits().images
+    images = np.asarray(load_digits(return_X_y=True)[0]).reshape(-1, 8, 8)
     if not 0 <= index < len(images):
         raise refuse("index", index, f"0 to {len(images) - 1}", "there are that many digits")
-    image = np.pad(ndimage.zoom(images[index], 4, order=1), 8)
+    image = np.pad(np.asarray(ndimage.zoom(images[index], 4, order=1)), 8)
     turns = 360.0 / count("views", views, least=3) * np.arange(views)
     return np.stack([ndimage.rotate(image, angle, reshape=False, order=1) for angle in turns])
 

@@ -8,6 +8,7 @@ mathematics is, and safe in single precision at zero, near coincidence and near 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -143,7 +144,7 @@ def transport(x: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
     return v - _dot(y, v) * 2 / _dot(middle, middle) * middle
 
 
-def uniform(key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32) -> jax.Array:
+def uniform(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
     """Independent uniform points, shape (..., d), from normalised Gaussians.
 
     Args:

@@ -108,7 +108,8 @@ def _take_apart(function: Callable[..., Any], examples: tuple[Any, ...]) -> tupl
     jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
     _check(jaxpr)
     graph = _Graph()
-    leaves = [graph.input(v.aval.shape, v.aval.dtype) for v in jaxpr.invars]
+    shapes: list[Any] = [v.aval for v in jaxpr.invars]
+    leaves = [graph.input(s.shape, s.dtype) for s in shapes]
     outputs = graph.run(jaxpr, closed.consts, leaves)
     return graph, [_objects(o) for o in outputs], jax.tree.structure(out_shape)
 
@@ -279,9 +280,9 @@ class _Graph:
 
     def fold(self, name: str, array: np.ndarray, axes: tuple[int, ...], dtype: Any) -> np.ndarray:
         kept = [a for a in range(array.ndim) if a not in axes]
-        rows = array.transpose(kept + list(axes)).reshape([array.shape[a] for a in kept] + [-1])
+        together = math.prod(array.shape[a] for a in axes)
         step = functools.partial(self.combine, name, dtype=dtype)
-        out = [functools.reduce(step, row) for row in rows.reshape(-1, rows.shape[-1])]
+        out = [functools.reduce(step, row) for row in array.transpose([*kept, *axes]).reshape(-1, together)]
         return as_entries(tuple(array.shape[a] for a in kept), out)
 
     def _do_dot_general(self, equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:

@@ -286,4 +286,4 @@ def acceptance(skip_steps: int = 0) -> Observer:
 
 def default_times(observer: Observer, horizon: float, step_size: float) -> Sequence[float]:
     """The times an observer records at in a run of this length."""
-    return log_spaced_times(horizon, step_size) if observer.times is None else observer.times
+    return log_spaced_times(horizon, step_size).tolist() if observer.times is None else observer.times

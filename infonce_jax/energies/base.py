@@ -9,6 +9,7 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from infonce_jax.checks import InputError, positive, refuse
 
@@ -108,7 +109,7 @@ def check_shape(shape: Any) -> tuple[int, int]:
 
 def check_temperature(temperature: Any) -> Any:
     """A concrete temperature as a positive float64 scalar array; a tracer passes through."""
-    if isinstance(temperature, jax.core.Tracer):
+    if isinstance(temperature, Tracer):
         return temperature
     if isinstance(temperature, jax.Array) and temperature.ndim == 0:
         temperature = float(temperature)

@@ -8,6 +8,7 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from infonce_jax.checks import as_unit_rows, refuse
 from infonce_jax.energies.base import Energy, check_temperature
@@ -93,7 +94,7 @@ class GraphInfoNCE(Energy):
         mask = self.candidates.array()
         anchors = jnp.asarray(self.anchors, s.dtype)
         inverse = 1 / tau
-        counts = mask.astype(s.dtype) if self.multiplicity is None else jnp.where(mask, self.multiplicity, 0.0)
+        counts = jnp.asarray(mask, s.dtype) if self.multiplicity is None else jnp.where(mask, self.multiplicity, 0.0)
         if self.form == "pairs":
             attraction = jnp.sum(anchors[:, None] * positives * s) * inverse
             return log_sum_exp(s * inverse, anchors[:, None] * counts, axis=(0, 1)) - attraction
@@ -112,7 +113,7 @@ class GraphInfoNCE(Energy):
 
     def with_temperature(self, temperature: Any) -> Self:
         temperature = check_temperature(temperature)
-        traced = isinstance(temperature, jax.core.Tracer)
+        traced = isinstance(temperature, Tracer)
         # A traced temperature keeps the form its energy was built for: `run_chains` decides it from the whole schedule.
         bounded = self.bounded if traced else _bounded(self.form, float(temperature), self.anchors)
         return dataclasses.replace(self, temperature=temperature, bounded=bounded)
@@ -185,11 +186,11 @@ def graph_infonce(
                      "InfoNCE needs something to contrast with: use n >= 2 or frozen keys")  # fmt: skip
     if frozen is not None and dim not in (None, frozen.shape[1]):
         raise refuse("dim", dim, f"{frozen.shape[1]}, the dimension of the keys", "leave dim out")
-    dim = frozen.shape[1] if frozen is not None else (2 if dim is None else int(dim))
-    if dim < 2:
-        raise refuse("dim", dim, "at least 2", "the sphere S^0 is two points, nothing can move")
+    size = frozen.shape[1] if frozen is not None else (2 if dim is None else int(dim))
+    if size < 2:
+        raise refuse("dim", size, "at least 2", "the sphere S^0 is two points, nothing can move")
     tau = check_temperature(temperature)
-    bounded = not isinstance(tau, jax.core.Tracer) and _bounded(form, float(tau), a)
+    bounded = not isinstance(tau, Tracer) and _bounded(form, float(tau), a)
     a = a / a.sum() if reduction == "mean" else a
     counts = None if np.all((m == 0) | (m == 1)) else m.astype(np.float64)
-    return GraphInfoNCE(tau, w, counts, a, frozen, dim, Mask.of(m > 0), form, bounded)
+    return GraphInfoNCE(tau, w, counts, a, frozen, size, Mask.of(m > 0), form, bounded)

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from infonce_jax.checks import finite, refuse
 from infonce_jax.energies.base import check_temperature
@@ -68,7 +69,7 @@ def number(
     name: str, value: Any, *, above: float = -math.inf, least: float = -math.inf, below: float = math.inf
 ) -> Any:
     """A float within its bounds; a traced value passes through, since nothing is known of it yet."""
-    if isinstance(value, jax.core.Tracer):
+    if isinstance(value, Tracer):
         return value
     x = finite(name, value)
     bounds = (("above", above, x > above), ("at least", least, x >= least), ("below", below, x < below))

@@ -244,9 +244,9 @@ def _endpoint_weights(s: jax.Array, negatives: jax.Array) -> jax.Array:
 def _line_residual(x: jax.Array, y: np.ndarray, sign: int) -> jax.Array:
     """Residual sum of squares of y, (k,), on each row of x, (n, k); a slope of the other sign is ruled out."""
     x = x - jnp.mean(x, axis=1, keepdims=True)
-    y = jnp.asarray(y - y.mean(), x.dtype)[None, :]
-    slope = jnp.sum(x * y, axis=1) / jnp.maximum(jnp.sum(x * x, axis=1), _RESIDUAL_FLOOR)
-    residual = jnp.maximum(jnp.sum((y - slope[:, None] * x) ** 2, axis=1), _RESIDUAL_FLOOR)
+    line = jnp.asarray(y - y.mean(), x.dtype)[None, :]
+    slope = jnp.sum(x * line, axis=1) / jnp.maximum(jnp.sum(x * x, axis=1), _RESIDUAL_FLOOR)
+    residual = jnp.maximum(jnp.sum((line - slope[:, None] * x) ** 2, axis=1), _RESIDUAL_FLOOR)
     return jnp.where(sign * slope > 0, residual, residual + _WRONG_SIGN)
 
 

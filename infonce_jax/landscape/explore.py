@@ -266,7 +266,8 @@ def _assemble(
     saddles, passages = [], []
     for k, height in enumerate(classes.energies):
         for row in np.flatnonzero(kind[distinct] == k):
-            pair = tuple(sorted(int(c) for c in end_classes[:, row]))
+            first, second = sorted(int(c) for c in end_classes[:, row])
+            pair = (first, second)
             if pair[0] < 0:
                 continue
             passages.append((row, height))

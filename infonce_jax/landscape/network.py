@@ -7,7 +7,7 @@ import math
 
 import networkx as nx
 import numpy as np
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 __all__ = ["CopyBook", "add_passage", "communicating_height", "critical_depth", "spectral_depth"]
 
@@ -19,7 +19,7 @@ class CopyBook:
 
     def __init__(self) -> None:
         self._known = np.zeros((0, 6))
-        self._tree: cKDTree | None = None
+        self._tree: KDTree | None = None
 
     def number(self, invariants: np.ndarray) -> list[int]:
         """Numbers of configurations with these invariants, shape (points, 6); new ones are entered."""
@@ -31,7 +31,7 @@ class CopyBook:
                     numbers.append(int(place))
                     continue
             self._known = np.concatenate([self._known, row[None]])
-            self._tree = cKDTree(self._known)
+            self._tree = KDTree(self._known)
             numbers.append(len(self._known) - 1)
         return numbers
 

@@ -27,10 +27,10 @@ _SUFFICIENT = 0.4
 
 
 class _Descent(NamedTuple):
-    x: jax.Array
-    energy: jax.Array
-    gradient: jax.Array
-    step: jax.Array
+    x: Any  # (n, d); lanes in front where many descend together
+    energy: Any
+    gradient: Any
+    step: Any
 
 
 def _descend_once(state: _Descent, energy: Energy) -> _Descent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -19,7 +20,7 @@ from infonce_jax.study.run import Study
 
 __all__ = ["draw_configurations", "draw_energies", "draw_levels", "draw_schedules", "draw_trapping", "minimum_names"]
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
     "legend.frameon": False,
 }  # fmt: skip
@@ -155,14 +156,9 @@ def draw_levels(land: Landscape) -> Figure:
         for saddle in land.saddles:
             a, b = saddle.ends
             middle = (places[a] + places[b]) / 2 + (0.45 if a == b else 0.0)
-            style = {"color": "#cb181d", "linewidth": 1.0, "alpha": 0.8}
-            axes.plot(
-                [places[a], middle, places[b]],
-                [land.minima[a].energy, saddle.energy, land.minima[b].energy],
-                ":",
-                **style,
-            )
-            axes.plot([middle - 0.09, middle + 0.09], [saddle.energy] * 2, **(style | {"linewidth": 2.0, "alpha": 1.0}))
+            path = ([places[a], middle, places[b]], [land.minima[a].energy, saddle.energy, land.minima[b].energy])
+            axes.plot(*path, ":", color="#cb181d", linewidth=1.0, alpha=0.8)
+            axes.plot([middle - 0.09, middle + 0.09], [saddle.energy] * 2, color="#cb181d", linewidth=2.0)
             span = land.saddles[-1].energy - land.minima[0].energy
             if all(abs(saddle.energy - other) > 0.04 * span for other in drawn):  # near twins share a label
                 axes.annotate(f"{saddle.energy:.4f}", (middle, saddle.energy), xytext=(0, 5), ha="center",
@@ -223,12 +219,12 @@ def _draw_circle(axes: Axes, x: np.ndarray, keys: np.ndarray | None, images: np.
     axes.scatter(x[:, 0], x[:, 1], s=46, c=np.arange(len(x)), cmap="twilight_shifted", edgecolor="black", zorder=3)
     for members in _clusters(x):
         for order, i in enumerate(members):  # views at nearly the same place are stacked outwards
-            place = (1.3 + (0.42 if images is not None else 0.16) * order) * x[i]
+            right, up = ((1.3 + (0.42 if images is not None else 0.16) * order) * x[i]).tolist()
             if images is None:
-                axes.text(*place, str(i), ha="center", va="center", fontsize=8)
+                axes.text(right, up, str(i), ha="center", va="center", fontsize=8)
             else:
                 thumbnail = OffsetImage(np.ma.masked_less(images[i], 1.0), zoom=0.55, cmap="gray_r")
-                axes.add_artist(AnnotationBbox(thumbnail, tuple(place), frameon=False))
+                axes.add_artist(AnnotationBbox(thumbnail, (right, up), frameon=False))
     reach = 1.5 if images is None else 2.0
     axes.set(aspect="equal", xlim=(-reach, reach), ylim=(-reach, reach))
     axes.set_axis_off()
@@ -246,20 +242,11 @@ def _clusters(x: np.ndarray) -> list[list[int]]:
     return groups
 
 
-def _draw_sphere(axes: Axes, x: np.ndarray) -> None:
+def _draw_sphere(axes: Any, x: np.ndarray) -> None:
     u, v = np.mgrid[0 : 2 * np.pi : 25j, 0 : np.pi : 13j]
-    axes.plot_wireframe(np.cos(u) * np.sin(v), np.sin(u) * np.sin(v), np.cos(v), color="#dddddd", linewidth=0.4)  # type: ignore[attr-defined]
-    axes.scatter(
-        x[:, 0],
-        x[:, 1],
-        x[:, 2],
-        s=40,
-        c=np.arange(len(x)),
-        cmap="twilight_shifted",
-        edgecolor="black",
-        depthshade=False,
-    )  # type: ignore[misc]
+    axes.plot_wireframe(np.cos(u) * np.sin(v), np.sin(u) * np.sin(v), np.cos(v), color="#dddddd", linewidth=0.4)
+    axes.scatter(*x.T, s=40, c=np.arange(len(x)), cmap="twilight_shifted", edgecolor="black", depthshade=False)
     for i, point in enumerate(x):
-        axes.text(*(1.15 * point), str(i), fontsize=8)  # type: ignore[misc]
-    axes.set_box_aspect((1, 1, 1))  # type: ignore[arg-type]
+        axes.text(*(1.15 * point), str(i), fontsize=8)
+    axes.set_box_aspect((1, 1, 1))
     axes.set_axis_off()
