@@ -1,19 +1,23 @@
 # Two commands do everything on a fresh machine with git, make and Python 3.12 or newer:
 #   make study    creates .venv, installs, and runs the main job on its default scenario
 #   make test     creates .venv, installs, and runs lint, types and tests
+#   make bench    speed against a plain version
 
 PYTHON ?= $(shell for p in python3 python3.12 python3.13 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: study test lint types check-python clean
+.PHONY: study test bench lint types clean
 
 study: .venv/installed
 	$(BIN)/infonce-jax study $(ARGS)
 
 test: lint types
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q $(ARGS)
+
+bench: .venv/installed
+	$(BIN)/python -m benchmarks.throughput $(ARGS)
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

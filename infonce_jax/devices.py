@@ -19,23 +19,25 @@ def use_all_cores(num_devices: int | None = None) -> int:
     Call it before anything else touches JAX (in a notebook: in the first cell). The library never does it on import.
 
     Args:
-        num_devices: how many CPU devices; by default the cores this process may use.
+        num_devices: how many CPU devices; by default the cores this process may use, or what JAX already runs with.
 
     Returns:
         The number of CPU devices.
 
     Raises:
-        InputError: JAX has started already with another number of devices, which cannot be changed any more.
+        InputError: JAX has started already with another number of devices than the one asked for.
     """
     wanted = len(os.sched_getaffinity(0)) if num_devices is None else count("num_devices", num_devices)
     try:
         jax.config.update("jax_num_cpu_devices", wanted)
     except RuntimeError:
-        if len(jax.devices("cpu")) != wanted:
+        running = len(jax.devices("cpu"))
+        if num_devices not in (None, running):
             raise InputError(
-                f"use_all_cores: JAX runs already with {len(jax.devices('cpu'))} CPU device(s); needs to be called "
-                f"before JAX starts; restart and call it first"
+                f"use_all_cores: got {num_devices} after JAX started with {running} CPU device(s); needs to be called "
+                "before JAX starts; restart and call it first"
             ) from None
+        return running
     return wanted
 
 

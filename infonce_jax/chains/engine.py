@@ -27,8 +27,11 @@ __all__ = ["advance_chunk", "lane_count", "start_carry", "unrolls"]
 
 # Lanes come in multiples of this: XLA compiles a batch of one, or one with a ragged end, into other arithmetic.
 _LANE_MULTIPLE = 16
-# Lanes per tile: 8192 float32 vectors of a state with a few dozen entries fit in a megabyte of cache.
+# Lanes per tile of the scalar loop: vectors of a state with a few dozen entries fit in a megabyte of cache.
 _TILE = 4096
+# Lanes per tile of array code on a CPU. XLA orders its sums and products by the size of the batch, so bits that do not
+# depend on the number of chains need batches of one size; the smallest is also the fastest there.
+_ARRAY_TILE = _LANE_MULTIPLE
 # Scalar operations beyond which unrolling costs more compile time than it saves (about 20 s at this size on two cores).
 _MOST_OPERATIONS = 20_000
 
@@ -74,7 +77,7 @@ def start_carry(x: jax.Array, energy: Energy, observers: tuple[Observer, ...], *
         value = energy(position)
         return state, tuple(o.start(position, value) for o in observers)
 
-    return jax.vmap(one)(x)
+    return jax.lax.map(one, x, batch_size=_ARRAY_TILE)
 
 
 def _examples(integrator: Integrator, carry: Any, temperature: bool, energy: Energy, observers: Any) -> tuple[Any, ...]:
@@ -143,14 +146,14 @@ def _scalar_loop(integrator: Integrator, carry: Any, keys: Any, energy: Any, obs
     return from_columns(jax.lax.fori_loop(0, count, body, to_columns(carry)), chain)
 
 
-def _tiled(loop: Any, carry: Any, keys: jax.Array) -> Any:
+def _tiled(loop: Any, carry: Any, keys: jax.Array, tile: int) -> Any:
     """Run a loop over the lanes of one device, a tile at a time."""
     lanes = keys.shape[1]
-    if lanes <= _TILE:
+    if lanes <= tile:
         return loop(carry, keys)
-    tiles = lanes // _TILE
-    split = jax.tree.map(lambda a: a.reshape(tiles, _TILE, *a.shape[1:]), carry)
-    split_keys = keys.reshape(2, tiles, _TILE).transpose(1, 0, 2)
+    tiles = lanes // tile
+    split = jax.tree.map(lambda a: a.reshape(tiles, tile, *a.shape[1:]), carry)
+    split_keys = keys.reshape(2, tiles, tile).transpose(1, 0, 2)
     out = jax.lax.map(lambda pair: loop(*pair), (split, split_keys))
     return jax.tree.map(lambda a: a.reshape(lanes, *a.shape[2:]), out)
 
@@ -189,11 +192,12 @@ def advance_chunk(
         The new carry, and for each lane whether its positions are finite unit rows.
     """
     loop = _scalar_loop if scalars else _array_loop
+    tile = _TILE if scalars or mesh.devices.flat[0].platform != "cpu" else _ARRAY_TILE
     lanes, across = PartitionSpec("chains"), PartitionSpec(None, "chains")
     everywhere = PartitionSpec()
 
     def on_device(carry: Any, keys: Any, energy: Any, observers: Any, clock: Any) -> Any:
-        new = _tiled(lambda c, k: loop(integrator, c, k, energy, observers, clock), carry, keys)
+        new = _tiled(lambda c, k: loop(integrator, c, k, energy, observers, clock), carry, keys, tile)
         norms = jnp.sum(new[0].positions ** 2, axis=-1)
         return new, jnp.all(jnp.abs(norms - 1) < 1e-3, axis=-1)
 
