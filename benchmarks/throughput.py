@@ -61,12 +61,15 @@ def compare(n: int, d: int, chains: int) -> list[Record]:
     h = 0.01 if n <= 2 else 0.03
     integrator, beta = ij.integrators.geodesic_euler(h), ij.schedules.constant(BETA)
     # Both start in equilibrium, so that short runs can be compared.
-    settled = ij.run_chains(
-        scenario.energy, beta, integrator, num_chains=chains, num_steps=4000, seed=1
-    ).final_positions
+
+    def chains_of(steps: int, **options: Any) -> ij.Run:
+        return ij.run_chains(scenario.energy, beta, integrator, num_chains=chains, num_steps=steps, **options)
+
+    settled = chains_of(4000, seed=1).final_positions
     watch = (ij.observers.average(lambda x, energy: energy, "mean_energy"),)
-    ours, run = _measure("infonce_jax", scenario.shape, chains, OUR_STEPS, lambda: ij.run_chains(
-        scenario.energy, beta, integrator, num_chains=chains, num_steps=OUR_STEPS, initial=settled, observers=watch))  # fmt: skip
+    ours, run = _measure(
+        "infonce_jax", scenario.shape, chains, OUR_STEPS, lambda: chains_of(OUR_STEPS, initial=settled, observers=watch)
+    )
     step = plain_chains(scenario.energy, h)
     x, keys = settled.astype(np.float32), jax.random.split(jax.random.key(0), chains)
     betas = np.full(PLAIN_STEPS, BETA, np.float32)

@@ -8,7 +8,9 @@ in its description only; every number a study prints is computed.
 from __future__ import annotations
 
 import dataclasses
+import runpy
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -172,7 +174,9 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str) -> Scenario:
-    """A scenario by name; any ring by its number of views, as in "ring12".
+    """A scenario by name, any ring by its number of views ("ring12"), or one's own from a file ("mine.py:scenario").
+
+    A file holds a `Scenario` or an `Energy` under the name after the colon; without a colon, under "scenario".
 
     Raises:
         InputError: there is no such scenario; the message lists those there are.
@@ -181,6 +185,25 @@ def get(name: str) -> Scenario:
         return _NAMED[name]()
     if name.startswith("ring") and name[4:].isdigit():
         return ring(int(name[4:]))
+    path, _, attribute = name.partition(":")
+    if path.endswith(".py"):
+        return _from_file(Path(path), attribute or "scenario")
     raise InputError(
-        f"scenario: got {name!r}; needs one of {', '.join(_NAMED)} or ring<n>; see 'infonce-jax scenarios'"
+        f"scenario: got {name!r}; needs one of {', '.join(_NAMED)}, ring<n> or file.py:name; try 'infonce-jax scenarios'"
     )
+
+
+def _from_file(path: Path, attribute: str) -> Scenario:
+    if not path.is_file():
+        raise refuse("scenario", str(path), "a Python file that exists", "give its path, as in mine.py:scenario")
+    try:
+        found = runpy.run_path(str(path)).get(attribute)
+    except Exception as error:
+        raise refuse("scenario", f"{path}, which fails with {type(error).__name__}: {error}", "a file that runs",
+                     f"try python {path}") from error  # fmt: skip
+    if isinstance(found, Energy):
+        return Scenario(path.stem, found, found.shape, f"{attribute} of {path.name}")
+    if not isinstance(found, Scenario):
+        raise refuse("scenario", f"{path.name} whose {attribute!r} is {type(found).__name__}", "a Scenario or Energy",
+                     "name it after a colon, as in mine.py:energy")  # fmt: skip
+    return found

@@ -23,7 +23,7 @@ from infonce_jax.lanes import from_columns, lane_examples, to_columns, vectorise
 from infonce_jax.noise import Noise, normals, uniforms
 from infonce_jax.unroll import CannotUnrollError, count_operations
 
-__all__ = ["advance_chunk", "lane_count", "start_carry", "unrolls"]
+__all__ = ["advance_chunk", "lane_count", "map_lanes", "start_carry", "unrolls"]
 
 # Lanes come in multiples of this: XLA compiles a batch of one, or one with a ragged end, into other arithmetic.
 _LANE_MULTIPLE = 16
@@ -68,6 +68,11 @@ def _one_step(
     return new, watched
 
 
+def map_lanes(function: Any, lanes: Any) -> Any:
+    """`jax.vmap` of array code in batches of one size, so that no lane's bits depend on how many others there are."""
+    return jax.lax.map(function, lanes, batch_size=_ARRAY_TILE)
+
+
 @functools.partial(jax.jit, static_argnames=("integrator",))
 def start_carry(x: jax.Array, energy: Energy, observers: tuple[Observer, ...], *, integrator: Integrator) -> Any:
     """Carries of all lanes before the first step, each leaf with a leading lane axis."""
@@ -77,7 +82,7 @@ def start_carry(x: jax.Array, energy: Energy, observers: tuple[Observer, ...], *
         value = energy(position)
         return state, tuple(o.start(position, value) for o in observers)
 
-    return jax.lax.map(one, x, batch_size=_ARRAY_TILE)
+    return map_lanes(one, x)
 
 
 def _examples(integrator: Integrator, carry: Any, temperature: bool, energy: Energy, observers: Any) -> tuple[Any, ...]:

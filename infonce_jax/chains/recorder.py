@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import xarray as xr
 
+from infonce_jax.chains.engine import map_lanes
 from infonce_jax.chains.observers import Observer
 from infonce_jax.energies.base import Energy
 from infonce_jax.schedules import Schedule
@@ -21,7 +22,7 @@ _INVERSE_TEMPERATURE = {"long_name": "inverse temperature", "units": "1/energy"}
 
 @functools.partial(jax.jit, static_argnames=("observer_type",))
 def _record_all(observer: Observer, energy: Energy, x: jax.Array, carry: Any, *, observer_type: type) -> Any:
-    return jax.vmap(lambda position, state: observer.record(energy, position, state))(x, carry)
+    return map_lanes(lambda lane: observer.record(energy, *lane), (x, carry))
 
 
 class Recorder:

@@ -45,7 +45,7 @@ _Command = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0, 2 for bad input, 130 after Ctrl-C."""
+    """Run the command line and return its exit code: 0, 1 when a chain failed, 2 for bad input, 130 after Ctrl-C."""
     command = tyro.cli(_Command, args=arguments, prog="infonce-jax", config=(tyro.conf.OmitArgPrefixes,),
                        description="Annealed Langevin dynamics of contrastive embeddings.")  # fmt: skip
     try:
@@ -71,13 +71,15 @@ def _study(configuration: StudyConfiguration) -> int:
 
     configuration = configuration.checked()
     scenarios.get(configuration.scenario)
-    out = outputs.prepare_directory(configuration.out or Path("runs") / configuration.scenario)
+    out = outputs.prepare_directory(
+        configuration.out or Path("runs") / Path(configuration.scenario.partition(":")[0]).stem
+    )
     study = run_study(configuration)
     if not study.complete:
         written = outputs.write_partial(study, out)
         had = ", ".join(o.name for o in study.outcomes) or "no schedule to its end"
         print(f"had finished: {had}\nsaved as {', '.join(map(str, written))}", file=sys.stderr)
-        return 130
+        return 1 if study.failed else 130
     page = outputs.write_study(study, out)
     print(f"{study.seconds:.0f} s; report: {page}")
     return 0
@@ -103,6 +105,7 @@ def _scenarios() -> int:
     for name in scenarios.names():
         print(f"{name:14s} {scenarios.get(name).description}")
     print(f"{'ring<n>':14s} a ring of any number of views, for example ring12")
+    print(f"{'file.py:name':14s} your own: a Scenario, or an Energy, under that name in a Python file")
     return 0
 
 

@@ -191,9 +191,12 @@ def draw_configurations(scenario: Scenario, land: Landscape, most: int = 3) -> F
         first, second = (names[end] for end in land.saddles[k].ends)
         entries.append((f"saddle, {first} to {second}\nE = {land.saddles[k].energy:.4f}", land.saddles[k].position))
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(3.6 * len(entries), 4.0), layout="constrained")
+        columns = min(len(entries), 3)
+        rows = -(-len(entries) // columns)
+        figure = Figure(figsize=(3.6 * columns, 4.0 * rows), layout="constrained")
         for k, (title, x) in enumerate(entries):
-            axes = figure.add_subplot(1, len(entries), k + 1, projection=None if d == 2 else "3d")
+            axes: Any = figure.add_subplot(rows, columns, k + 1, projection=None if d == 2 else "3d")
+            _draw_positives(axes, x, getattr(scenario.energy, "positives", None))
             if d == 2:
                 _draw_circle(axes, x, getattr(scenario.energy, "keys", None), scenario.images)
             else:
@@ -208,12 +211,19 @@ def minimum_names(land: Landscape) -> list[str]:
     return ["global minimum"] + [f"trap {k}" if traps > 1 else "trap" for k in range(1, traps + 1)]
 
 
+def _draw_positives(axes: Any, x: np.ndarray, weights: Any) -> None:
+    """A line from each embedding to those it is attracted to, as wide as the weight is large."""
+    if weights is None:
+        return
+    w = np.asarray(weights)[:, : len(x)]
+    w = (w + w.T) / max(2 * float(np.max(w)), 1e-12)
+    for i, j in zip(*np.nonzero(np.triu(w, 1) > 0.05), strict=True):
+        axes.plot(*np.stack([x[i], x[j]], axis=1), color="#4292c6", linewidth=2.2 * w[i, j], alpha=0.6, zorder=1)
+
+
 def _draw_circle(axes: Axes, x: np.ndarray, keys: np.ndarray | None, images: np.ndarray | None) -> None:
     turn = np.linspace(0, 2 * np.pi, 200)
     axes.plot(np.cos(turn), np.sin(turn), color="#bbbbbb", linewidth=1)
-    if len(x) > 1:
-        loop = x[np.r_[0 : len(x), 0]]
-        axes.plot(loop[:, 0], loop[:, 1], color="#9ecae1", linewidth=1)
     if keys is not None:
         axes.scatter(keys[:, 0], keys[:, 1], marker="s", s=36, color="#888888", zorder=2)
     axes.scatter(x[:, 0], x[:, 1], s=46, c=np.arange(len(x)), cmap="twilight_shifted", edgecolor="black", zorder=3)
@@ -248,5 +258,5 @@ def _draw_sphere(axes: Any, x: np.ndarray) -> None:
     axes.scatter(*x.T, s=40, c=np.arange(len(x)), cmap="twilight_shifted", edgecolor="black", depthshade=False)
     for i, point in enumerate(x):
         axes.text(*(1.15 * point), str(i), fontsize=8)
-    axes.set_box_aspect((1, 1, 1))
+    axes.set_box_aspect((1, 1, 1), zoom=1.35)
     axes.set_axis_off()

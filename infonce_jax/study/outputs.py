@@ -30,7 +30,7 @@ from infonce_jax.study.run import Study, Trapping
 __all__ = ["prepare_directory", "summarise", "verdict", "write_partial", "write_study"]
 
 _PACKAGES = ("infonce-jax", "jax", "jaxlib", "numpy", "scipy", "optax", "xarray", "zarr", "networkx", "scikit-learn")
-_FILES = ("results.zarr", "summary.json", "report.html", "partial.zarr", "partial.json")
+_FILES = ("results.zarr", "summary.json", "report.html", "partial.zarr", "partial.json", "unfinished.zarr")
 
 
 def prepare_directory(path: Path) -> Path:
@@ -162,11 +162,15 @@ def _write_data(path: Path, study: Study, summary: dict[str, Any]) -> None:
     data = xr.concat(
         [study.data[n] for n in names], dim=pd.Index(names, name="schedule"), combine_attrs="drop_conflicts"
     )
-    data = data.drop_encoding()
     data.attrs.update(summary=json.dumps(summary))
+    _replace_zarr(path, data)
+
+
+def _replace_zarr(path: Path, data: xr.Dataset) -> None:
+    """Write beside the final place and move there when whole."""
     new = path.with_name(path.name + ".new")
     remove(new)
-    data.to_zarr(new, mode="w", zarr_format=3, consolidated=False)
+    data.drop_encoding().to_zarr(new, mode="w", zarr_format=3, consolidated=False)
     remove(path)
     os.replace(new, path)
 
@@ -176,7 +180,9 @@ def write_partial(study: Study, out: Path) -> list[Path]:
     summary = summarise(study)
     _write_json(out / "partial.json", summary)
     _write_data(out / "partial.zarr", study, summary)
-    return [path for path in (out / "partial.json", out / "partial.zarr") if path.exists()]
+    if study.unfinished is not None:
+        _replace_zarr(out / "unfinished.zarr", study.unfinished)
+    return [path for path in (out / "partial.json", out / "partial.zarr", out / "unfinished.zarr") if path.exists()]
 
 
 def _png(figure: Figure, path: Path) -> str:

@@ -59,7 +59,18 @@ class Trapping:
 
 @dataclasses.dataclass
 class Study:
-    """What a study has so far; `complete` when every schedule has run."""
+    """What a study has so far; `complete` when every schedule has run.
+
+    Attributes:
+        configuration, scenario, land: what was asked, and the landscape found.
+        step_size: h.
+        schedules: all that were to run, by name.
+        outcomes: of those that have.
+        data: their data sets, by name.
+        seconds: wall-clock time.
+        unfinished: what was observed of the schedule during which the study stopped.
+        failed: whether it stopped because a chain left the sphere, not because somebody asked.
+    """
 
     configuration: StudyConfiguration
     scenario: Scenario
@@ -69,6 +80,8 @@ class Study:
     outcomes: list[Trapping]
     data: dict[str, xr.Dataset]
     seconds: float = 0.0
+    unfinished: xr.Dataset | None = None
+    failed: bool = False
 
     @property
     def complete(self) -> bool:
@@ -143,10 +156,13 @@ def run_study(
     for number, (name, schedule) in enumerate(schedules.items()):
         try:
             _run_one(study, number, name, schedule, progress)
-        except (RunInterrupted, RunStopped) as stop:
-            study.data[name] = stop.run.data
+        except (KeyboardInterrupt, RunStopped) as stop:
+            # The run that was cut short is kept as it is, without a quench.
+            if isinstance(stop, RunInterrupted | RunStopped):
+                study.unfinished = stop.run.data
+            study.failed = isinstance(stop, RunStopped)
             study.seconds = time.perf_counter() - started
-            say(f"stopped in '{name}' after {stop.run.num_steps} steps: {stop}")
+            say(f"stopped in '{name}': {stop or 'interrupted'}")
             return study
         last = study.outcomes[-1]
         say(f"  {name:22s} trapped {last.final}   raw {last.raw[-1].estimate:.3f}   {last.seconds:5.1f} s")
