@@ -189,7 +189,7 @@ def get(name: str) -> Scenario:
     if path.endswith(".py"):
         return _from_file(Path(path), attribute or "scenario")
     raise InputError(
-        f"scenario: got {name!r}; needs one of {', '.join(_NAMED)}, ring<n> or file.py:name; try 'infonce-jax scenarios'"
+        f"scenario: got {name!r}; needs {', '.join(_NAMED)}, ring<n> or file.py:name; see 'infonce-jax scenarios'"
     )
 
 
