@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import functools
 
-import jax
-import jax.numpy as jnp
-
 from infonce_jax.checks import positive
-from infonce_jax.energies.base import Energy
-from infonce_jax.integrators.protocol import Info, Integrator, State, brownian_scale, geodesic, gradient_and_energy
-from infonce_jax.sphere import to_tangent
+from infonce_jax.integrators.protocol import Integrator, euler_scheme, geodesic
 
 __all__ = ["geodesic_euler"]
 
@@ -33,15 +28,6 @@ def geodesic_euler(step_size: float, corrected_noise: bool = False) -> Integrato
 
 @functools.cache  # the same scheme twice compiles once
 def _scheme(h: float, corrected_noise: bool) -> Integrator:
-    def init(energy: Energy, positions: jax.Array) -> State:
-        return State(positions, energy)
-
-    def step(state: State, noise: jax.Array, beta: jax.Array) -> tuple[State, Info]:
-        x = state.positions
-        gradient, value = gradient_and_energy(state.energy, x)
-        scale = brownian_scale(h, beta, x.shape[-1], -(x.shape[-1] - 2) / 3 if corrected_noise else 0)
-        v = to_tangent(x, scale * noise - h * gradient)
-        return state._replace(positions=geodesic(x, v)), Info(value, jnp.ones_like(value))
-
-    name = "geodesic Euler, corrected noise" if corrected_noise else "geodesic Euler"
-    return Integrator(name, h, init, step)
+    if corrected_noise:
+        return euler_scheme("geodesic Euler, corrected noise", h, geodesic, lambda d: -(d - 2) / 3)
+    return euler_scheme("geodesic Euler", h, geodesic, lambda d: 0.0)

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from infonce_jax.energies.base import Energy
+from infonce_jax.sphere import to_tangent
 
-__all__ = ["Info", "Integrator", "State", "brownian_scale", "gradient_and_energy"]
+__all__ = ["Info", "Integrator", "State", "brownian_scale", "euler_scheme", "geodesic", "gradient_and_energy"]
 
 
 class State(NamedTuple):
@@ -71,7 +72,7 @@ def gradient_and_energy(energy: Energy | None, x: jax.Array) -> tuple[jax.Array,
     return gradient, value
 
 
-def brownian_scale(step_size: float, beta: jax.Array, dimension: int, correction: float) -> jax.Array:
+def brownian_scale(step_size: float, beta: jax.Array, correction: float) -> jax.Array:
     """Standard deviation of a Brownian step of duration h/beta under generator Laplace-Beltrami.
 
     sqrt(2 s (1 + correction s)) with s = h/beta. The correction makes the step of weak order 2: -(d-2)/3 for the
@@ -123,3 +124,27 @@ def geodesic(x: jax.Array, v: jax.Array) -> jax.Array:
 def renormalise(y: jax.Array) -> jax.Array:
     """Unit rows from rows whose norm is already 1 up to a small error: y (3 - |y|^2)/2, one Newton step for 1/|y|."""
     return y * (1.5 - 0.5 * jnp.sum(y * y, axis=-1, keepdims=True))
+
+
+def euler_scheme(
+    name: str, step_size: float, move: Callable[[jax.Array, jax.Array], jax.Array], correction: Callable[[int], float]
+) -> Integrator:
+    """Drift and noise of one step as one tangent vector v = -h grad E + scale P_x xi, and a map that follows it.
+
+    Args:
+        name: as reports print it.
+        step_size: h, in time units.
+        move: (x, v) -> new positions.
+        correction: dimension d -> the factor of `brownian_scale`.
+    """
+
+    def init(energy: Energy, positions: jax.Array) -> State:
+        return State(positions, energy)
+
+    def step(state: State, noise: jax.Array, beta: jax.Array) -> tuple[State, Info]:
+        x = state.positions
+        gradient, value = gradient_and_energy(state.energy, x)
+        v = to_tangent(x, brownian_scale(step_size, beta, correction(x.shape[-1])) * noise - step_size * gradient)
+        return state._replace(positions=move(x, v)), Info(value, jnp.ones_like(value))
+
+    return Integrator(name, step_size, init, step)
