@@ -133,6 +133,11 @@ def _window(minima: np.ndarray, saddles: np.ndarray) -> float:
     return float(np.clip(0.01 * gaps.min() if len(gaps) else 1e-4, 1e-8, 1e-4))
 
 
+def _tail(total: int) -> float:
+    """Where the last tenth of the searches begins; of a short search the last ten, so that it cannot look saturated."""
+    return total - max(0.1 * total, 10)
+
+
 class _Classes:
     """Classes of critical points by energy and spectrum, in the order of discovery."""
 
@@ -173,7 +178,7 @@ def _find_minima(
         spectrum = spectra[best][np.isfinite(spectra[best])]
         share = sum(p < total for p in group) / total
         minima.append(Minimum(float(here.energy[best]), x[best], spectrum, float(norms[best]), share))
-    late = any(0.9 * total <= seen < total for seen in classes.first_seen)
+    late = any(_tail(total) <= seen < total for seen in classes.first_seen)
     return sorted(minima, key=lambda m: m.energy), not late
 
 
@@ -282,7 +287,7 @@ def _assemble(
         add_passage(network, *saddle.ends, height=saddle.energy, saddle=number)
     e_star = critical_depth(network, levels.tolist())
     copies, m, counts = _copy_network(symmetry, minima, ends, end_classes, passages, e_star)
-    late = max(classes.first_seen, default=0) >= 0.9 * searches[1]
+    late = max(classes.first_seen, default=0) >= _tail(searches[1])
     minima = [dataclasses.replace(minimum, copies=c) for minimum, c in zip(minima, counts, strict=True)]
     curvature = max(float(np.max(minimum.eigenvalues)) for minimum in minima)
     return Landscape(energy, tuple(minima), tuple(saddles), network, copies, e_star, m, curvature,

@@ -22,6 +22,7 @@ __all__ = ["newton_polish", "quench"]
 _ROUND = 50  # iterations between looks at who has arrived
 _MOST_ROUNDS = 400
 _LANES = 1024  # per device
+_MANY = 512  # configurations from which scalar code earns back its longer compilation
 # Armijo's constant near 1/2 keeps a step below 1/curvature: the descent follows the flow and stays in its basin.
 _SUFFICIENT = 0.4
 
@@ -109,7 +110,8 @@ def quench(
     with jax.enable_x64(True):
         energy = jax.tree.map(jnp.asarray, double_precision(energy))
         leaves, structure = jax.tree.flatten(energy)
-        scalars = _has_scalar_form(structure, tuple((a.shape, a.dtype) for a in leaves), *x.shape[1:])
+        shapes = tuple((a.shape, a.dtype) for a in leaves)
+        scalars = len(x) >= _MANY and _has_scalar_form(structure, shapes, *x.shape[1:])
         pool = _Pool(energy, scalars, x)
         while pool.busy:
             pool.advance(_Arrival(gradient_below, levels, window))

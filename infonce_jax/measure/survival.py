@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from typing import Any
 
 import numpy as np
@@ -59,8 +60,9 @@ def kaplan_meier(times: Any, censored: Any = None, level: float = 0.95) -> Survi
     """
     t, c = _checked(times, censored)
     curve = ecdf(CensoredData.right_censored(t, c)).sf
-    # Where the curve has not moved or has hit zero the band does not exist; SciPy divides by zero on the way to NaN.
-    with np.errstate(all="ignore"):
+    # Where the curve has not moved or has hit zero the band does not exist: NaN, as documented, and no cause for alarm.
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The confidence interval is undefined", RuntimeWarning)
         band = curve.confidence_interval(confidence_level=level, method="log-log")
     return Survival(
         np.asarray(curve.quantiles), np.asarray(curve.probabilities), np.asarray(band.low.probabilities),

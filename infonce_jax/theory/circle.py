@@ -1,0 +1,206 @@
+"""The Fokker-Planck equation of one embedding on the circle: gap, stationary law, first passage, annealed law.
+
+Generator L = (1/beta) d^2 - E' d on functions of the angle, in float64; spectral where the answer is a number, finite
+volumes where it is a law in time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import integrate, sparse
+from scipy.linalg import eigh
+
+from infonce_jax.checks import count, positive, refuse
+from infonce_jax.energies.base import Energy
+from infonce_jax.schedules import Schedule
+
+__all__ = ["Circle"]
+
+
+def _angle_energy(energy: Energy) -> Any:
+    """E, E' and E'' as vectorised functions of the angle, in float64."""
+
+    def at(theta: jax.Array) -> jax.Array:
+        return energy(jnp.stack([jnp.cos(theta), jnp.sin(theta)])[None])
+
+    orders = [jax.jit(jax.vmap(f)) for f in (at, jax.grad(at), jax.grad(jax.grad(at)))]
+
+    def evaluate(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        with jax.enable_x64(True):
+            points = jnp.asarray(theta, jnp.float64)
+            value, slope, curvature = (np.asarray(f(points)) for f in orders)
+        return value, slope, curvature
+
+    return evaluate
+
+
+@dataclasses.dataclass(frozen=True)
+class Circle:
+    """Exact statements about one embedding on S^1 in the energy of frozen keys (or any energy of one angle).
+
+    Args:
+        energy: of shape (1, 2).
+        modes: Fourier modes of the spectral statements, at least 16.
+
+    Raises:
+        InputError: the energy is not of one embedding on the circle.
+    """
+
+    energy: Energy
+    modes: int = 256
+
+    def __post_init__(self) -> None:
+        if self.energy.shape != (1, 2):
+            raise refuse("energy", f"shape {self.energy.shape}", "shape (1, 2)", "one free embedding on the circle")
+        count("modes", self.modes, least=16)
+
+    def energy_at(self, theta: Any) -> np.ndarray:
+        """E at angles theta (radians), any shape."""
+        theta = np.asarray(theta, dtype=np.float64)
+        return _angle_energy(self.energy)(theta.ravel())[0].reshape(theta.shape)
+
+    def spectrum(self, beta: float, number: int = 4) -> np.ndarray:
+        """The lowest eigenvalues of -L, ascending, the first one zero.
+
+        From the Fourier matrix of the symmetric Witten form -(1/beta) d^2 + beta E'^2/4 - E''/2.
+        """
+        b, m = positive("beta", beta), self.modes
+        points = 4 * m
+        theta = 2 * np.pi * np.arange(points) / points
+        _, slope, curvature = _angle_energy(self.energy)(theta)
+        potential = np.fft.fft(b * slope**2 / 4 - curvature / 2) / points
+        waves = np.arange(-m, m + 1)
+        matrix = potential[(waves[:, None] - waves[None]) % points] + np.diag(waves**2 / b)
+        return eigh(matrix, eigvals_only=True, subset_by_index=(0, number - 1))
+
+    def gap(self, beta: float) -> float:
+        """The spectral gap, the slowest relaxation rate of the law at constant beta (1/time)."""
+        return float(self.spectrum(beta, 2)[1])
+
+    def stationary(self, beta: float, theta: Any) -> np.ndarray:
+        """Density of the Gibbs law, per radian, at angles theta."""
+        b = positive("beta", beta)
+        grid = 2 * np.pi * np.arange(16 * self.modes) / (16 * self.modes)
+        energies = self.energy_at(grid)
+        lowest = energies.min()
+        total = np.mean(np.exp(-b * (energies - lowest))) * 2 * np.pi
+        return np.exp(-b * (self.energy_at(theta) - lowest)) / total
+
+    def mean_first_passage(self, beta: float, start: float, target: float, radius: float) -> float:
+        """Mean time from the angle `start` to within `radius` of the angle `target`, by the Green's function of L.
+
+        On the arc (a, b) outside the target, (1/beta) T'' - E' T' = -1 with T(a) = T(b) = 0. With the scale function
+        S(x) = int_a^x e^{beta E}, R = S(b) - S and the speed e^{-beta E},
+
+            T(x) = beta [ R(x) int_a^x S(y) e^{-beta E(y)} dy + S(x) int_x^b R(y) e^{-beta E(y)} dy ] / S(b),
+
+        in which every term is positive, so nothing cancels at low temperature.
+
+        Args:
+            beta: inverse temperature.
+            start: angle, radians.
+            target: angle, radians.
+            radius: radians, below pi.
+        """
+        b, r = positive("beta", beta), positive("radius", radius)
+        arc = 2 * np.pi - 2 * r
+        x = np.mod(start - target, 2 * np.pi) - r
+        if not 0 < x < arc:
+            return 0.0
+        # Composite Gauss-Legendre on panels that meet at the start, so that every integral ends on a panel's edge.
+        left, right = (np.linspace(lo, hi, 401) for lo, hi in ((0.0, x), (x, arc)))
+        edges = np.concatenate([left, right[1:]])
+        nodes, weights = np.polynomial.legendre.leggauss(12)
+        width = np.diff(edges)[:, None]
+        y = edges[:-1, None] + width * (nodes + 1) / 2
+        energies = self.energy_at(target + r + y)
+        up, down = np.exp(b * (energies - energies.max())), np.exp(-b * (energies - energies.min()))
+        w = width * weights / 2
+        scale = np.cumsum(np.concatenate([[0.0], np.sum(w * up, axis=1)]))
+        rest = np.cumsum(np.concatenate([[0.0], np.sum(w * up, axis=1)[::-1]]))[::-1]
+        within = _running_integral(nodes, width, up)
+        before, after = scale[:-1, None] + within, rest[1:, None] + (np.sum(w * up, axis=1)[:, None] - within)
+        half = len(left) - 1
+        near = rest[half] * np.sum((w * down * before)[:half]) + scale[half] * np.sum((w * down * after)[half:])
+        return float(b * near / scale[-1] * np.exp(b * (energies.max() - energies.min())))
+
+    def annealed_law(
+        self, schedule: Schedule, times: Sequence[float], initial: Any = "uniform", cells: int = 1440
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The law of the annealed diffusion at given times.
+
+        Scharfetter-Gummel finite volumes, which keep Gibbs laws exactly stationary and probabilities positive, and a
+        stiff solver on the clock log(1 + t).
+
+        Args:
+            schedule: beta(t).
+            times: increasing, positive, in time units.
+            initial: "uniform", or an angle in radians for a start at one point.
+            cells: of the grid, at least 16.
+
+        Returns:
+            Cell centres in radians, shape (cells,), and probabilities of the cells, shape (len(times), cells).
+        """
+        t = np.asarray(times, dtype=np.float64)
+        if t.ndim != 1 or not len(t) or np.any(np.diff(t) <= 0) or t[0] <= 0:
+            raise refuse(
+                "times", repr(times), "increasing positive times", "leave out 0, where the law is the initial one"
+            )
+        n = count("cells", cells, least=16)
+        centres = 2 * np.pi * np.arange(n) / n
+        energies = self.energy_at(centres)
+        rate = _ScharfetterGummel(energies, 2 * np.pi / n)
+        law = np.full(n, 1.0 / n)
+        if not isinstance(initial, str):
+            law = np.zeros(n)
+            law[int(np.rint(np.mod(float(initial), 2 * np.pi) / (2 * np.pi) * n)) % n] = 1.0
+
+        def generator(clock: float) -> sparse.csc_matrix:
+            now = np.expm1(clock)
+            return rate.matrix(float(schedule(now))) * np.exp(clock)
+
+        solution = integrate.solve_ivp(
+            lambda clock, p: generator(clock) @ p, (0.0, np.log1p(t[-1])), law, method="BDF", t_eval=np.log1p(t),
+            jac=lambda clock, _: generator(clock), rtol=1e-8, atol=1e-14,
+        )  # fmt: skip
+        if not solution.success:
+            raise RuntimeError(f"the stiff solver stopped at t = {np.expm1(solution.t[-1]):g}: {solution.message}")
+        return centres, solution.y.T
+
+
+def _running_integral(nodes: np.ndarray, width: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Integral from the left edge of each panel to each of its nodes, exact for the interpolating polynomial."""
+    order = len(nodes)
+    powers = np.vander(nodes, order, increasing=True)
+    upper = np.array([(nodes ** (k + 1) - (-1.0) ** (k + 1)) / (k + 1) for k in range(order)]).T
+    return width / 2 * (values @ np.linalg.solve(powers.T, upper.T))
+
+
+class _ScharfetterGummel:
+    """Rates between neighbouring cells of a ring: (1/(beta h^2)) B(beta (E_j - E_i)), B(z) = z/(e^z - 1)."""
+
+    def __init__(self, energies: np.ndarray, spacing: float) -> None:
+        self.difference = np.roll(energies, -1) - energies
+        self.spacing = spacing
+
+    def matrix(self, beta: float) -> sparse.csc_matrix:
+        n = len(self.difference)
+        z = beta * self.difference
+        up, down = (_bernoulli(s * z) / (beta * self.spacing**2) for s in (1.0, -1.0))
+        here, there = np.arange(n), (np.arange(n) + 1) % n
+        rows = np.concatenate([there, here, here, there])
+        columns = np.concatenate([here, there, here, there])
+        return sparse.csc_matrix((np.concatenate([up, down, -up, -down]), (rows, columns)), shape=(n, n))
+
+
+def _bernoulli(z: np.ndarray) -> np.ndarray:
+    small = np.abs(z) < 1e-5
+    safe = np.where(small, 1.0, z)
+    with np.errstate(over="ignore"):
+        return np.where(small, 1 - z / 2 + z * z / 12, safe / np.expm1(safe))
