@@ -21,7 +21,7 @@ __all__ = ["newton_polish", "quench"]
 
 _ROUND = 50  # iterations between looks at who has arrived
 _MOST_ROUNDS = 400
-_LANES = 1024  # per device
+_LANES, _FEW_LANES = 1024, 64  # per device
 _MANY = 512  # configurations from which scalar code earns back its longer compilation
 # Armijo's constant near 1/2 keeps a step below 1/curvature: the descent follows the flow and stays in its basin.
 _SUFFICIENT = 0.4
@@ -143,7 +143,7 @@ class _Pool:
 
     def __init__(self, energy: Energy, scalars: bool, x: np.ndarray) -> None:
         self.energy, self.scalars, self.mesh = energy, scalars, chain_mesh()
-        lanes = _LANES * self.mesh.size
+        lanes = (_FEW_LANES if len(x) <= _FEW_LANES * self.mesh.size else _LANES) * self.mesh.size
         self.x, self.energies, self.norms = x.copy(), np.empty(len(x)), np.empty(len(x))
         self.waiting = min(lanes, len(x))
         self.owner = np.where(np.arange(lanes) < len(x), np.arange(lanes), -1)
