@@ -42,6 +42,7 @@ class Schedule:
 
     Attributes:
         name: the family and its parameters, as a report prints them.
+        family: the function of this module that built it.
         function: vectorised map from times (float64 array) to inverse temperatures.
         parameters: the numbers it was built from.
     """
@@ -49,6 +50,7 @@ class Schedule:
     name: str
     function: Callable[[np.ndarray], np.ndarray] = dataclasses.field(repr=False, compare=False)
     parameters: tuple[tuple[str, Any], ...] = ()
+    family: str = ""
     kind = "schedule"
 
     def __call__(self, t: Any) -> np.ndarray:
@@ -85,8 +87,8 @@ class HorizonSchedule(Schedule):
     kind = "to horizon"
 
 
-def _fixed(name: str, function: Callable[[np.ndarray], np.ndarray], **parameters: Any) -> FixedSchedule:
-    schedule = FixedSchedule(name, function, tuple(parameters.items()))
+def _fixed(family: str, name: str, function: Callable[[np.ndarray], np.ndarray], **parameters: Any) -> FixedSchedule:
+    schedule = FixedSchedule(name, function, tuple(parameters.items()), family)
     schedule(0.0)  # refuse beta(0) <= 0 here, not in the middle of a run
     return schedule
 
@@ -110,20 +112,22 @@ def logarithmic(depth: float, t0: float = 1.0, offset: float = 2.0) -> FixedSche
         raise refuse(
             "offset", f"{offset:g}, so beta(0) = log({offset:g})/c <= 0", "offset > 1", "the usual choice is 2"
         )
-    return _fixed(f"log, c = {c:.4g}", lambda t: np.log(offset + t / t0) / c, depth=c, t0=t0, offset=offset)
+    return _fixed(
+        "logarithmic", f"log, c = {c:.4g}", lambda t: np.log(offset + t / t0) / c, depth=c, t0=t0, offset=offset
+    )
 
 
 def power(exponent: float, initial: float = 1.0, t0: float = 1.0) -> FixedSchedule:
     """beta(t) = initial (1 + t/t0)^exponent, exponent > 0: faster than any logarithm."""
     a, b = positive("exponent", exponent), positive("initial", initial, "beta(0) must be positive")
     t0 = positive("t0", t0)
-    return _fixed(f"power {a:g}", lambda t: b * (1 + t / t0) ** a, exponent=a, initial=b, t0=t0)
+    return _fixed("power", f"power {a:g}", lambda t: b * (1 + t / t0) ** a, exponent=a, initial=b, t0=t0)
 
 
 def exponential(rate: float, initial: float = 1.0) -> FixedSchedule:
     """beta(t) = initial e^{rate t} at a fixed rate > 0 per unit time."""
     r, b = positive("rate", rate), positive("initial", initial, "beta(0) must be positive")
-    return _fixed(f"exponential, rate {r:.3g}", lambda t: b * np.exp(r * t), rate=r, initial=b)
+    return _fixed("exponential", f"exponential, rate {r:.3g}", lambda t: b * np.exp(r * t), rate=r, initial=b)
 
 
 def linear(rate: float, initial: float = 1.0) -> FixedSchedule:
@@ -131,13 +135,13 @@ def linear(rate: float, initial: float = 1.0) -> FixedSchedule:
     r, b = finite("rate", rate), positive("initial", initial, "beta(0) must be positive")
     if r < 0:
         raise refuse("rate", r, "a rate >= 0", "annealing cools: beta grows")
-    return _fixed(f"linear, rate {r:.3g}", lambda t: b + r * t, rate=r, initial=b)
+    return _fixed("linear", f"linear, rate {r:.3g}", lambda t: b + r * t, rate=r, initial=b)
 
 
 def constant(value: float) -> FixedSchedule:
     """beta(t) = value > 0: Langevin sampling at one temperature."""
     b = positive("value", value, "an inverse temperature, for example 5.0")
-    return _fixed(f"constant {b:.4g}", lambda t: np.full(np.shape(t), b), value=b)
+    return _fixed("constant", f"constant {b:.4g}", lambda t: np.full(np.shape(t), b), value=b)
 
 
 def piecewise(times: Sequence[float], values: Sequence[float]) -> FixedSchedule:
@@ -156,7 +160,9 @@ def piecewise(times: Sequence[float], values: Sequence[float]) -> FixedSchedule:
         raise refuse("times", t.tolist(), "finite increasing times from 0", "sort them and start at 0")
     if not np.all(b > 0):
         raise refuse("values", float(np.min(b)), "positive inverse temperatures", "beta = 0 is infinite noise")
-    return _fixed(f"piecewise, {len(t)} points", lambda s: np.interp(s, t, b), times=tuple(t), values=tuple(b))
+    return _fixed(
+        "piecewise", f"piecewise, {len(t)} points", lambda s: np.interp(s, t, b), times=tuple(t), values=tuple(b)
+    )
 
 
 def from_optax(schedule: Callable[[Any], Any], time_per_count: float = 1.0) -> FixedSchedule:
@@ -170,7 +176,7 @@ def from_optax(schedule: Callable[[Any], Any], time_per_count: float = 1.0) -> F
         out = schedule(t / dt)
         return np.asarray(out, dtype=np.float64)
 
-    return _fixed(f"optax {getattr(schedule, '__name__', 'schedule')}", function, time_per_count=dt)
+    return _fixed("from_optax", f"optax {getattr(schedule, '__name__', 'schedule')}", function, time_per_count=dt)
 
 
 def _to_horizon(
@@ -178,9 +184,8 @@ def _to_horizon(
 ) -> HorizonSchedule:
     T = positive("horizon", horizon, "the length of the run in time units: num_steps * step_size")
     parameters = (("initial", initial), ("final", final), ("horizon", T))
-    return HorizonSchedule(
-        f"{name} to horizon, {initial:.3g} to {final:.3g}", lambda t: blend(np.minimum(t / T, 1.0)), parameters, T
-    )
+    title = f"{name} to horizon, {initial:.3g} to {final:.3g}"
+    return HorizonSchedule(title, lambda t: blend(np.minimum(t / T, 1.0)), parameters, f"{name}_to_horizon", T)
 
 
 def geometric_to_horizon(initial: float, final: float, horizon: float) -> HorizonSchedule:

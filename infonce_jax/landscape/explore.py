@@ -52,12 +52,14 @@ class Saddle:
         position: one representative, shape (n, d).
         eigenvalues: of the Hessian without those of rotations; the first one is negative.
         ends: indices of the minima at its two downhill ends.
+        copies: components of the class that no rotation joins, or None where they were not counted.
     """
 
     energy: float
     position: np.ndarray
     eigenvalues: np.ndarray
     ends: tuple[int, int]
+    copies: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,7 +280,8 @@ def _assemble(
             passages.append((row, height))
             if not any(s.energy == height and s.ends == pair for s in saddles):
                 spectrum = classes.spectra[k][np.isfinite(classes.spectra[k])]
-                saddles.append(Saddle(height, found.positions[distinct[row]], spectrum, pair))
+                position = found.positions[distinct[row]]
+                saddles.append(Saddle(height, position, spectrum, pair, _number_of_copies(symmetry, position)))
     saddles.sort(key=lambda s: s.energy)
 
     network = nx.Graph()
@@ -317,6 +320,13 @@ def _match(energy: Energy, minima: list[Minimum], x: np.ndarray) -> np.ndarray:
     nearest = np.argmin(distance, axis=1)
     close = distance[np.arange(len(nearest)), nearest] < _SAME_ENERGY * (1 + np.abs(levels[nearest]))
     return np.where(close, nearest, -1).reshape(x.shape[:2])
+
+
+def _number_of_copies(symmetry: Symmetry, x: np.ndarray) -> int | None:
+    """How many images of one configuration no rotation maps to each other."""
+    if not (symmetry.complete and symmetry.standard):
+        return None
+    return len(set(CopyBook().number(symmetry.invariants(symmetry.copies(x)))))
 
 
 def _copy_network(

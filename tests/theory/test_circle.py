@@ -1,0 +1,102 @@
+"""Exact statements on the double well against independent spectral, quadrature and finite-volume numbers (THEORY 3)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import infonce_jax as ij
+from infonce_jax.theory import Circle
+
+GLOBAL, LOCAL = np.deg2rad(105.79580814457366), np.deg2rad(-108.96878905866609)
+HIGH, LOW = np.deg2rad(-176.52545468418643), np.deg2rad(-13.987552870473186)
+E_STAR = 0.3298550045447959
+
+
+@pytest.fixture(scope="module")
+def circle():
+    return Circle(ij.scenarios.double_well().energy)
+
+
+@pytest.mark.parametrize(
+    ("beta", "gap"), [(5, 3.43288646e-2), (10, 6.8109072e-3), (20, 3.1908798e-4), (40, 5.12042e-7)]
+)
+def test_gap(circle, beta, gap):
+    # the reference's own relative error grows as the gap approaches rounding: 1e-6 at beta = 40
+    assert circle.gap(beta) == pytest.approx(gap, rel=2e-6 if beta == 40 else 2e-8)
+
+
+@pytest.mark.parametrize(
+    ("beta", "radius", "time"),
+    [
+        (5, 0.2, 36.38626786491932),
+        (10, 0.2, 154.5688251111312),
+        (20, 0.2, 3143.622147081799),
+        (40, 0.2, 1952975.6873895847),
+        (5, 0.05, 36.846028922182974),
+        (40, 0.5, 1952974.6967353777),
+    ],
+)
+def test_mean_first_passage(circle, beta, radius, time):
+    assert circle.mean_first_passage(beta, LOCAL, GLOBAL, radius) == pytest.approx(time, rel=1e-10)
+
+
+def test_passage_from_inside_the_target_takes_no_time(circle):
+    assert circle.mean_first_passage(5, GLOBAL + 0.1, GLOBAL, 0.2) == 0.0
+
+
+def test_free_diffusion_has_closed_forms():
+    # no energy: eigenvalues k^2/beta; first passage (x (L - x)) beta/2 on an arc of length L = 2 pi - 2 r
+    free = Circle(ij.energies.from_function(lambda x: 0.0 * x[0, 0], shape=(1, 2)), modes=32)
+    np.testing.assert_allclose(free.spectrum(3.0, 5), np.array([0, 1, 1, 4, 4]) / 3, atol=1e-12)
+    x, arc = np.pi - 0.2, 2 * np.pi - 0.4
+    assert free.mean_first_passage(3.0, np.pi, 0.0, 0.2) == pytest.approx(3.0 * x * (arc - x) / 2, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("beta", "share"), [(5, 0.06870910375182397), (10, 0.00437463714446951), (20, 1.595514271747286e-05)]
+)
+def test_stationary_share_of_the_local_basin(circle, beta, share):
+    # the reference counts whole cells of a grid, which moves the basin's edges by up to half a cell: 2e-6 of the share
+    theta = np.linspace(HIGH, LOW, 20_001)
+    assert np.trapezoid(circle.stationary(beta, theta), theta) == pytest.approx(share, rel=5e-6)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "shares"),
+    [
+        (0.5, [0.403318, 0.402341, 0.402239]),
+        (1.0, [0.231255, 0.138522, 0.078154]),
+        (1.5, [0.099336, 5.3162e-3, 4.9127e-5]),
+        (2.0, [0.063555, 4.0315e-3, 4.8913e-4]),
+    ],
+)
+def test_annealed_law_under_logarithmic_schedules(circle, ratio, shares):
+    # P(in the local basin), uniform start, at T = 1e2, 1e3, 1e4; 720 cells of the reference differ by 1e-5 of these
+    angles, law = circle.annealed_law(ij.schedules.logarithmic(ratio * E_STAR), [1e2, 1e3, 1e4])
+    assert law.sum(axis=1) == pytest.approx([1, 1, 1], abs=1e-9)
+    assert law.min() > -1e-12
+    angles = np.mod(angles + np.pi, 2 * np.pi) - np.pi
+    assert law[:, (angles > HIGH) & (angles < LOW)].sum(axis=1) == pytest.approx(shares, rel=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "uniform", "local"),
+    [
+        (ij.schedules.power(0.5, initial=2.0), 0.239457, 0.504361),
+        (ij.schedules.power(1.0, initial=2.0), 0.398864, 0.899284),
+        (ij.schedules.exponential(0.1, initial=2.0), 0.265521, 0.493301),
+        (ij.schedules.exponential(0.01, initial=2.0), 0.0434953, 0.0435469),
+    ],
+)
+def test_annealed_law_under_fast_schedules(circle, schedule, uniform, local):
+    # THEORY section 3, beta0 = 2, T = 1e4
+    for start, share in (("uniform", uniform), (LOCAL, local)):
+        angles, law = circle.annealed_law(schedule, [1e4], initial=start)
+        angles = np.mod(angles + np.pi, 2 * np.pi) - np.pi
+        assert law[0, (angles > HIGH) & (angles < LOW)].sum() == pytest.approx(share, rel=1e-3)
+
+
+def test_other_spaces_are_refused():
+    with pytest.raises(ij.InputError, match="circle"):
+        Circle(ij.scenarios.ring(5).energy)
