@@ -54,7 +54,10 @@ def as_unit_rows(name: str, value: Any, ndims: tuple[int, ...] = (2,), tolerance
 
     The tolerance forgives single-precision input and hand-typed digits, not a forgotten normalisation.
     """
-    array = np.asarray(value, dtype=np.float64)
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise refuse(name, type(value).__name__, "an array of numbers", "rows of equal length") from None
     if array.ndim not in ndims:
         wanted = " or ".join({1: "(d,)", 2: "(n, d)", 3: "(chains, n, d)"}[k] for k in ndims)
         raise refuse(name, f"shape {array.shape}", f"shape {wanted}", "the last axis is R^d, one row per embedding")

@@ -149,20 +149,27 @@ def run_chains(
     ):
         if not isinstance(value, kind):
             raise refuse(
-                name, type(value).__name__, f"a {kind.__name__}", f"see infonce_jax.{kind.__module__.split('.')[1]}"
+                name,
+                type(value).__name__,
+                f"an infonce_jax {kind.__name__}",
+                f"see infonce_jax.{kind.__module__.split('.')[1]}",
             )
+    if not isinstance(observers, Sequence) or not all(isinstance(o, Observer) for o in observers):
+        raise refuse(
+            "observers", repr(observers), "a list of observers", "for example [infonce_jax.observers.energies()]"
+        )
     if dtype not in ("float32", "float64"):
         raise refuse("dtype", repr(dtype), "'float32' or 'float64'", "chains run in single precision by default")
     x = _initial(energy, initial, num_chains, seed)
     energy, taus = _tempered(energy, beta, temperature, integrator.step_size, num_steps)
-    mesh = chain_mesh(num_devices)
+    mesh = chain_mesh(None if num_devices is None else count("num_devices", num_devices))
     with jax.enable_x64(dtype == "float64"):
         loop = _Loop(energy, beta, taus, integrator, tuple(observers), x, seed, num_steps, np.dtype(dtype), mesh, chunk)
         return loop.run(sys.stderr.isatty() if progress is None else progress)
 
 
 def _initial(energy: Energy, initial: Any, num_chains: int, seed: int) -> np.ndarray:
-    shape = energy.shape
+    shape = tuple(energy.shape)
     if isinstance(initial, str):
         if initial != "uniform":
             raise refuse(
@@ -170,8 +177,8 @@ def _initial(energy: Energy, initial: Any, num_chains: int, seed: int) -> np.nda
             )
         return uniform_positions(seed, num_chains, shape)
     x = as_unit_rows("initial", initial, ndims=(2, 3))
-    if x.shape[-2] != shape[0] or (x.ndim == 3 and len(x) != num_chains):
-        raise refuse("initial", f"shape {x.shape}", f"({shape[0]}, d) or ({num_chains}, {shape[0]}, d)",
+    if x.shape[-2:] != shape or (x.ndim == 3 and len(x) != num_chains):
+        raise refuse("initial", f"shape {x.shape}", f"shape {shape} or {(num_chains, *shape)}",
                      "one row per embedding, one configuration per chain")  # fmt: skip
     return np.broadcast_to(x, (num_chains, *x.shape[-2:]))
 

@@ -1,0 +1,180 @@
+"""What must not happen quietly: numbers that are not finite, bad arguments, drift off the sphere, memory that grows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from infonce_jax import energies, integrators, observers, run_chains, scenarios, schedules
+from infonce_jax.chains import RunStopped
+from infonce_jax.chains import run as run_module
+from infonce_jax.checks import InputError
+
+H = 0.02
+EULER = integrators.geodesic_euler(H)
+BETA = schedules.constant(1.0)
+EDGE = 0.5
+# Energy and gradient are NaN where z > EDGE, a cap that chains from the other pole reach after some dozens of steps.
+CAP = energies.from_function(lambda x: -jnp.sqrt(EDGE - x[0, 2]) - 3 * x[0, 2], shape=(1, 3))
+# The same with an operation that has no scalar form.
+CAP_OF_ARRAYS = energies.from_function(lambda x: -jnp.sqrt(EDGE - jnp.sort(x[0, 2:])[0]) - 3 * x[0, 2], shape=(1, 3))
+SOUTH = [[0.0, 0.0, -1.0]]
+
+
+def stopped(energy=CAP, chunk=2048, num_chains=5, num_steps=2000, watching=(), **options):
+    with pytest.raises(RunStopped) as caught:
+        run_chains(energy, BETA, EULER, num_chains=num_chains, num_steps=num_steps, seed=2, initial=SOUTH, chunk=chunk,
+                   observers=watching, **options)  # fmt: skip
+    return caught.value
+
+
+@pytest.mark.parametrize("energy", [CAP, CAP_OF_ARRAYS], ids=["scalars", "arrays"])
+def test_a_run_stops_at_the_first_step_from_a_state_whose_energy_is_not_finite(energy):
+    stop = stopped(energy)
+    assert stop.step > 10
+    # The same chains up to the state before that step, every step kept: a chain is a function of its seed alone.
+    times = H * np.arange(stop.step)
+    watch = observers.snapshots(times=times)
+    before = run_chains(energy, BETA, EULER, num_chains=5, num_steps=stop.step - 1, seed=2, initial=SOUTH,
+                        observers=[watch])  # fmt: skip
+    heights = before.data["positions"].values[:, :, 0, 2]
+    assert np.all(heights[:, :-1] <= EDGE)  # nobody was in the cap before ...
+    assert np.flatnonzero(heights[:, -1] > EDGE)[0] == stop.chain  # ... and this chain is now
+    np.testing.assert_array_equal(before.final_positions[stop.chain], stop.state)
+
+
+@pytest.mark.parametrize("options", [{"chunk": 7}, {"num_devices": 2}, {"dtype": "float64"}], ids=str)
+def test_the_step_found_does_not_depend_on_chunks_or_devices_and_exists_in_double_precision(options):
+    # Rounding moves the path by far less than the last step reaches into the cap.
+    whole, other = stopped(), stopped(**options)
+    assert (whole.chain, whole.step) == (other.chain, other.step)
+    np.testing.assert_allclose(whole.state, other.state, atol=1e-4)
+
+
+def test_the_message_names_the_chain_the_step_and_the_time_in_one_line():
+    stop = stopped()
+    message = str(stop)
+    assert f"chain {stop.chain} " in message
+    assert f"step {stop.step} (time {stop.step * H:g})" in message
+    assert "\n" not in message
+
+
+def test_a_stopped_run_keeps_what_was_observed_before():
+    stop = stopped(chunk=8, watching=[observers.energies(times=H * np.arange(0, 2000, 8))])
+    done = stop.run.num_steps
+    assert done == (stop.step - 1) // 8 * 8
+    np.testing.assert_array_equal(stop.run.data["step"], np.arange(0, done + 1, 8))
+    assert np.all(np.isfinite(stop.run.data["energy"][:, :-1]))  # the last may be that of the state in question
+    np.testing.assert_allclose(np.linalg.norm(stop.run.final_positions, axis=-1), 1, atol=1e-6)
+
+
+def test_a_gradient_that_is_not_finite_stops_the_run():
+    # E = -sqrt(1 - z) has a finite value and an infinite slope at the pole where all chains start.
+    spike = energies.from_function(lambda x: -jnp.sqrt(1 - x[0, 2]), shape=(1, 3))
+    with pytest.raises(RunStopped) as caught:
+        run_chains(spike, BETA, EULER, num_chains=3, num_steps=5, initial=[[0.0, 0.0, 1.0]])
+    assert (caught.value.chain, caught.value.step) == (0, 1)
+    np.testing.assert_array_equal(caught.value.state, [[0.0, 0.0, 1.0]])
+
+
+def test_lanes_that_only_fill_up_the_batch_cannot_stop_a_run():
+    # Five chains in sixteen lanes: chain numbers beyond the fifth belong to nobody.
+    assert stopped().chain < 5
+    run = run_chains(CAP, BETA, EULER, num_chains=1, num_steps=20, seed=2, initial=SOUTH)
+    assert run.num_steps == 20
+
+
+CIRCLE = np.tile([[1.0, 0.0]], (5, 1))
+RING = scenarios.ring(5).energy
+BAD = {
+    "wrong number of rows": ({"initial": CIRCLE[:4]}, "initial"),
+    "wrong dimension": ({"initial": np.tile([[1.0, 0.0, 0.0]], (5, 1))}, "initial"),
+    "wrong number of chains": ({"initial": np.tile(CIRCLE, (6, 1, 1))}, "initial"),
+    "one axis": ({"initial": [1.0, 0.0]}, "initial"),
+    "rows off the sphere": ({"initial": 1.01 * CIRCLE}, "initial"),
+    "rows that are not finite": ({"initial": np.nan * CIRCLE}, "initial"),
+    "ragged rows": ({"initial": [[1.0, 0.0], [1.0]]}, "initial"),
+    "unknown initial": ({"initial": "random"}, "initial"),
+    "half precision": ({"dtype": "float16"}, "dtype"),
+    "a dtype that is no name": ({"dtype": np.float32}, "dtype"),
+    "negative seed": ({"seed": -1}, "seed"),
+    "broken seed": ({"seed": 0.5}, "seed"),
+    "no schedule": ({"beta": lambda t: 1.0}, "beta"),
+    "a number for a schedule": ({"beta": 2.0}, "beta"),
+    "no energy": ({"energy": lambda x: 0.0}, "energy"),
+    "no integrator": ({"integrator": "euler"}, "integrator"),
+    "no steps": ({"num_steps": 0}, "num_steps"),
+    "broken steps": ({"num_steps": 2.5}, "num_steps"),
+    "too many steps": ({"num_steps": 2**31}, "num_steps"),
+    "no chains": ({"num_chains": 0}, "num_chains"),
+    "no chunk": ({"chunk": 0}, "chunk"),
+    "no devices": ({"num_devices": 0}, "num_devices"),
+    "broken devices": ({"num_devices": 1.5}, "num_devices"),
+    "more devices than there are": ({"num_devices": 5}, "devices"),
+    "one observer, not in a list": ({"observers": observers.energies()}, "observers"),
+    "no observer": ({"observers": ["energies"]}, "observers"),
+    "unknown temperature mode": ({"temperature": "hot"}, "temperature"),
+    "a number for a temperature": ({"temperature": 0.5}, "temperature"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_argument_is_refused_in_one_line_before_anything_compiles(case, monkeypatch):
+    monkeypatch.setattr(
+        run_module, "start_carry", lambda *_, **__: pytest.fail("compiled before the arguments were checked")
+    )
+    arguments, name = BAD[case]
+    arguments = {"energy": RING, "beta": BETA, "integrator": EULER, "num_chains": 7, "num_steps": 5} | arguments
+    with pytest.raises(InputError, match=rf"^{name}: got .+; needs .+; .+") as caught:
+        run_chains(arguments.pop("energy"), arguments.pop("beta"), arguments.pop("integrator"), **arguments)
+    assert "\n" not in str(caught.value)
+
+
+def test_coupling_an_energy_without_a_temperature_is_refused():
+    with pytest.raises(InputError, match="coupled mode: FunctionEnergy has no temperature"):
+        run_chains(CAP, BETA, EULER, num_chains=2, num_steps=2, temperature="coupled")
+
+
+def test_a_schedule_that_turns_negative_is_refused_when_it_does():
+    falling = schedules.from_optax(lambda count: 1.0 - count)
+    with pytest.raises(InputError, match=r"beta\(1\) = 0"):
+        run_chains(RING, falling, integrators.geodesic_euler(0.5), num_chains=2, num_steps=5)
+
+
+def test_positions_stay_on_the_sphere_for_a_million_steps():
+    # Without renormalisation rounding alone would walk off by 1e-7 sqrt(1e6) = 1e-4, and by .1 with a bias.
+    run = run_chains(RING, schedules.constant(4.0), integrators.geodesic_euler(0.03), num_chains=64,
+                     num_steps=1_000_000, chunk=100_000, num_devices=1)  # fmt: skip
+    norms = np.linalg.norm(run.final_positions.astype(np.float64), axis=-1)
+    np.testing.assert_allclose(norms, 1, rtol=0, atol=1e-6)
+
+
+GROWTH = """
+import resource, time
+import infonce_jax as ij
+
+watching = [ij.observers.energies(), ij.observers.first_passage(energy_below=-1.0), ij.observers.best_energy()]
+def run(steps):
+    start = time.process_time()
+    ij.run_chains(ij.scenarios.ring(3).energy, ij.schedules.logarithmic(1.0), ij.integrators.geodesic_euler(0.03),
+                  num_chains=256, num_steps=steps, observers=watching, num_devices=1)
+    return time.process_time() - start
+run(20_000)
+short, peak = run(20_000), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+long = run(400_000)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) / 1024, long / short)
+"""
+
+
+def test_neither_memory_nor_time_per_step_grows_with_the_number_of_steps():
+    # One float32 kept per chain and step would be 371 MB more in the long run, and the clock of the run 3 MB; the
+    # compiler's own peak, reached before, hides 100 MB or so at most. Outputs stacked by a scan cost quadratic time
+    # (jax 40101): twenty times the steps would take four hundred times as long.
+    out = subprocess.run([sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True, timeout=300).stdout
+    megabytes, times_as_long = map(float, out.split())
+    assert megabytes < 60
+    assert times_as_long < 40
