@@ -82,8 +82,8 @@ def test_brownian_motion_on_the_sphere_decays_as_the_scheme_predicts(corrected, 
     # sqrt(Var z/N) = .0009; the schemes differ by 7 of them. Four: false alarm 6e-5.
     free = ij.energies.from_function(lambda x: 0.0 * jnp.sum(x), shape=(1, 3))
     start = np.array([[0.0, 0.0, 1.0]])
-    run = ij.run_chains(free, ij.schedules.constant(1.0), ij.integrators.geodesic_euler(0.05, corrected_noise=corrected),
-                        num_chains=400_000, num_steps=10, seed=1, initial=start)  # fmt: skip
+    step = ij.integrators.geodesic_euler(0.05, corrected_noise=corrected)
+    run = ij.run_chains(free, ij.schedules.constant(1.0), step, num_chains=400_000, num_steps=10, seed=1, initial=start)
     z = run.final_positions[:, 0, 2].astype(np.float64)
     assert abs(z.mean() - mean) < 4 * z.std() / np.sqrt(len(z))
 
