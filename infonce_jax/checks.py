@@ -41,7 +41,9 @@ def positive(name: str, value: Any, mend: str = "pass a number above zero") -> f
 
 def count(name: str, value: Any, least: int = 1, mend: str = "pass a whole number") -> int:
     """Return `value` as an int of at least `least`."""
-    whole = isinstance(value, int | np.integer) or (isinstance(value, float) and value.is_integer())
+    whole = isinstance(value, int | np.integer) or (
+        isinstance(value, float | np.floating) and float(value).is_integer()
+    )
     if isinstance(value, bool) or not whole:
         raise refuse(name, repr(value), f"a whole number, at least {least}", mend)
     if int(value) < least:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import runpy
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -183,7 +184,7 @@ def get(name: str) -> Scenario:
     """
     if name in _NAMED:
         return _NAMED[name]()
-    if name.startswith("ring") and name[4:].isdigit():
+    if name.startswith("ring") and name[4:].isdecimal():
         return ring(int(name[4:]))
     path, _, attribute = name.partition(":")
     if path.endswith(".py"):
@@ -197,10 +198,13 @@ def _from_file(path: Path, attribute: str) -> Scenario:
     if not path.is_file():
         raise refuse("scenario", str(path), "a Python file that exists", "give its path, as in mine.py:scenario")
     try:
+        sys.path.insert(0, str(path.parent.resolve()))  # as `python mine.py` would, so that neighbours can be imported
         found = runpy.run_path(str(path)).get(attribute)
     except Exception as error:
         raise refuse("scenario", f"{path}, which fails with {type(error).__name__}: {error}", "a file that runs",
                      f"try python {path}") from error  # fmt: skip
+    finally:
+        sys.path.pop(0)
     if isinstance(found, Energy):
         return Scenario(path.stem, found, found.shape, f"{attribute} of {path.name}")
     if not isinstance(found, Scenario):

@@ -23,7 +23,7 @@ from infonce_jax.lanes import from_columns, lane_examples, to_columns, vectorise
 from infonce_jax.noise import Noise, normals, uniforms
 from infonce_jax.unroll import CannotUnrollError, count_operations
 
-__all__ = ["advance_chunk", "lane_count", "map_lanes", "start_carry", "unrolls"]
+__all__ = ["advance_chunk", "lane_count", "look_again", "map_lanes", "start_carry", "start_energies", "unrolls"]
 
 # Lanes come in multiples of this: XLA compiles a batch of one, or one with a ragged end, into other arithmetic.
 _LANE_MULTIPLE = 16
@@ -83,6 +83,26 @@ def start_carry(x: jax.Array, energy: Energy, observers: tuple[Observer, ...], *
         return state, tuple(o.start(position, value) for o in observers)
 
     return map_lanes(one, x)
+
+
+@jax.jit
+def start_energies(x: jax.Array, energy: Energy) -> jax.Array:
+    """Energies of all lanes, shape (lanes,)."""
+    return map_lanes(lambda position: energy(position), x)
+
+
+@jax.jit
+def look_again(observers: tuple[Observer, ...], carry: Any, energy: Energy, step: jax.Array) -> tuple[Any, ...]:
+    """Observers' carries after they have seen the final state too, those that want to."""
+    state, watched = carry
+
+    def one(lane: tuple[jax.Array, tuple[Any, ...]]) -> tuple[Any, ...]:
+        x, carries = lane
+        value = energy(x)
+        seen = Observation(step, x, value, jnp.ones_like(value))
+        return tuple(o.update(w, seen) if o.sees_last else w for o, w in zip(observers, carries, strict=True))
+
+    return map_lanes(one, (state.positions, watched))
 
 
 def _examples(integrator: Integrator, carry: Any, temperature: bool, energy: Energy, observers: Any) -> tuple[Any, ...]:
@@ -194,7 +214,7 @@ def advance_chunk(
         mesh: devices.
 
     Returns:
-        The new carry, and for each lane whether its positions are finite unit rows.
+        The new carry, and for each lane whether its positions are unit rows and its energy is finite.
     """
     loop = _scalar_loop if scalars else _array_loop
     tile = _TILE if scalars or mesh.devices.flat[0].platform != "cpu" else _ARRAY_TILE
@@ -202,9 +222,13 @@ def advance_chunk(
     everywhere = PartitionSpec()
 
     def on_device(carry: Any, keys: Any, energy: Any, observers: Any, clock: Any) -> Any:
+        _, temperatures, _, count = clock
         new = _tiled(lambda c, k: loop(integrator, c, k, energy, observers, clock), carry, keys, tile)
-        norms = jnp.sum(new[0].positions ** 2, axis=-1)
-        return new, jnp.all(jnp.abs(norms - 1) < 1e-3, axis=-1)
+        x = new[0].positions
+        tau = None if temperatures is None else temperatures[jnp.maximum(count - 1, 0)]
+        values = jax.vmap(energy if tau is None else energy.with_temperature(tau))(x)
+        on_sphere = jnp.all(jnp.abs(jnp.sum(x**2, axis=-1) - 1) < 1e-3, axis=-1)
+        return new, on_sphere & jnp.isfinite(values)
 
     return jax.shard_map(
         on_device,

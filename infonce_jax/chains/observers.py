@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -65,6 +65,11 @@ class Observer:
     """
 
     times: tuple[float, ...] | None = dataclasses.field(default=(), kw_only=True, metadata={"static": True})
+    sees_last: ClassVar[bool] = False  # whether `update` also sees the state after the last step
+
+    def names(self) -> tuple[str, ...]:
+        """Names of the variables it adds to the result."""
+        return tuple(self.describe())
 
     def start(self, x: jax.Array, energy: jax.Array) -> Any:
         """Carry of one chain at the start, a pytree of arrays; () when the observer needs no step."""
@@ -176,6 +181,10 @@ class FirstPassage(Observer):
     targets: Any
     radius: Any
     name: str = dataclasses.field(metadata={"static": True})
+    sees_last: ClassVar[bool] = True
+
+    def names(self) -> tuple[str, ...]:
+        return f"{self.name}_time", f"{self.name}_censored"
 
     def start(self, x: jax.Array, energy: jax.Array) -> Any:
         return jnp.where(self.inside(x, energy), 0, _NEVER).astype(jnp.int32)
@@ -234,6 +243,9 @@ class Average(Observer):
     function: Callable[[jax.Array, jax.Array], jax.Array] = dataclasses.field(metadata={"static": True})
     start_step: Any
     name: str = dataclasses.field(metadata={"static": True})
+
+    def names(self) -> tuple[str, ...]:
+        return (self.name,)
 
     def start(self, x: jax.Array, energy: jax.Array) -> Any:
         zero = jnp.zeros_like(jnp.asarray(self.function(x, energy), x.dtype))

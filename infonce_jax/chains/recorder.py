@@ -12,6 +12,7 @@ import xarray as xr
 
 from infonce_jax.chains.engine import map_lanes
 from infonce_jax.chains.observers import Observer
+from infonce_jax.checks import refuse
 from infonce_jax.energies.base import Energy
 from infonce_jax.schedules import Schedule
 
@@ -37,13 +38,23 @@ class Recorder:
         num_chains: int,
     ) -> None:
         self.observers, self.step_size, self.num_chains, self.num_steps = observers, step_size, num_chains, num_steps
+        names = [name for observer in observers for name in observer.names()]
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise refuse(
+                "observers", f"two that make {min(twice)!r}", "different names", "pass name=, or one list of times"
+            )
         self.steps = [self._on_grid(times) for times in moments]
         self.records: list[list[tuple[int, dict[str, np.ndarray]]]] = [[] for _ in observers]
         self.moments = sorted(set().union(*self.steps) | {num_steps})
 
     def _on_grid(self, times: Sequence[float]) -> list[int]:
         steps = np.unique(np.round(np.asarray(times, dtype=np.float64) / self.step_size).astype(np.int64))
-        return steps[steps <= self.num_steps].tolist()
+        if len(steps) and steps[-1] > self.num_steps:
+            end = f"times up to {self.num_steps * self.step_size:g}, the end of the run"
+            raise refuse("times", f"{np.max(times):g}", end,
+                         "make the run longer; times are in time units, steps * step_size")  # fmt: skip
+        return steps.tolist()
 
     def next_moment(self, step: int) -> int:
         """The first step after `step` at which something is recorded or the run ends."""

@@ -13,10 +13,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tqdm import tqdm
 
-from infonce_jax.chains.engine import advance_chunk, lane_count, start_carry, unrolls
+from infonce_jax.chains.engine import (
+    advance_chunk,
+    lane_count,
+    look_again,
+    start_carry,
+    start_energies,
+    unrolls,
+)
 from infonce_jax.chains.observers import Observer, default_times
 from infonce_jax.chains.recorder import Recorder
 from infonce_jax.checks import as_unit_rows, count, refuse
@@ -59,7 +66,7 @@ class Run:
 
 
 class RunStopped(RuntimeError):
-    """A chain left the sphere or its energy stopped being finite.
+    """A chain's energy or gradient stopped being finite, or it left the sphere.
 
     Attributes:
         chain, step: where it happened first.
@@ -110,8 +117,9 @@ def run_chains(
 ) -> Run:
     """Run independent annealed Langevin chains, vmapped, on all local devices.
 
-    Chain c is a function of (seed, c) alone: how many chains there are, the chunk length and the devices do not change
-    one bit of it.
+    Chain c is a function of (seed, c) alone: how many chains there are, the chunk length, the devices and the observers
+    of this package do not change one bit of it. (An observer of your own whose code has no scalar form, a sort for
+    example, makes a small system run as arrays, with other rounding; `Run.path` tells.)
 
     Args:
         energy: what to anneal on.
@@ -135,7 +143,8 @@ def run_chains(
 
     Raises:
         InputError: arguments that cannot be used, found before anything compiles.
-        RunStopped: a chain left the sphere or its energy stopped being finite; found within one chunk.
+        RunStopped: a chain's energy stopped being finite at the end of a chunk, or it left the sphere; found within one
+            chunk and traced to its step.
         RunInterrupted: Ctrl-C; carries what there was.
     """
     num_chains, num_steps = count("num_chains", num_chains), count("num_steps", num_steps)
@@ -169,16 +178,17 @@ def run_chains(
 
 
 def _initial(energy: Energy, initial: Any, num_chains: int, seed: int) -> np.ndarray:
-    shape = tuple(energy.shape)
+    n, d = energy.shape
     if isinstance(initial, str):
         if initial != "uniform":
             raise refuse(
                 "initial", repr(initial), "'uniform' or an array", "pass unit rows of shape (n, d) or (chains, n, d)"
             )
-        return uniform_positions(seed, num_chains, shape)
+        return uniform_positions(seed, num_chains, (n, d))
     x = as_unit_rows("initial", initial, ndims=(2, 3))
-    if x.shape[-2:] != shape or (x.ndim == 3 and len(x) != num_chains):
-        raise refuse("initial", f"shape {x.shape}", f"shape {shape} or {(num_chains, *shape)}",
+    any_sphere = getattr(energy, "dim", d) is None  # an energy built without dim takes configurations of any dimension
+    if x.shape[-2] != n or (x.shape[-1] != d and not any_sphere) or (x.ndim == 3 and len(x) != num_chains):
+        raise refuse("initial", f"shape {x.shape}", f"shape {(n, d)} or {(num_chains, n, d)}",
                      "one row per embedding, one configuration per chain")  # fmt: skip
     return np.broadcast_to(x, (num_chains, *x.shape[-2:]))
 
@@ -196,9 +206,11 @@ def _tempered(energy: Energy, beta: Schedule, temperature: Any, step_size: float
     else:
         raise refuse("temperature", type(temperature).__name__, "None, a schedule or 'coupled'",
                      "build the energy with the fixed temperature you want")  # fmt: skip
-    # The lowest tau of the run decides the safe form of the exponentials, since a traced tau cannot.
-    grid = np.linspace(0, num_steps * step_size, 1001)
-    return energy.with_temperature(float(np.min(taus(grid)))), taus
+    # The lowest tau of the run decides the form of the exponentials, since a traced tau cannot; a run too long to look
+    # at every step takes the form that is safe at any temperature.
+    if num_steps > 2_000_000:
+        return energy.with_temperature(1e-6), taus
+    return energy.with_temperature(float(np.min(taus(np.arange(num_steps + 1) * step_size)))), taus
 
 
 def _cast(tree: Any, dtype: np.dtype) -> Any:
@@ -232,12 +244,22 @@ class _Loop:
         self.recorder = Recorder(observers, moments, integrator.step_size, num_steps, self.num_chains)
         self.watching = tuple(_cast(dataclasses.replace(o, times=()), dtype) for o in observers)
         lanes = lane_count(self.num_chains, mesh.size)
-        self.keys = jnp.asarray(chain_keys(seed, np.arange(lanes)))
+        across, spread = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in ((None, "chains"), ("chains",)))
+        self.keys = jax.device_put(chain_keys(seed, np.arange(lanes)), across)
         padded = np.concatenate([x, np.broadcast_to(x[:1], (lanes - len(x), *x.shape[1:]))]).astype(dtype)
-        self.carry = start_carry(jnp.asarray(padded), self._energy_at(0), self.watching, integrator=integrator)
+        carry = start_carry(jnp.asarray(padded), self._energy_at(0), self.watching, integrator=integrator)
+        self.carry = jax.device_put(carry, spread)  # as the loop returns it, or it would compile once more for that
         self.scalars = unrolls(integrator, self.carry, taus is not None, self.energy, self.watching)
         self.step = 0
+        self._check_start()
         self.started = clock.perf_counter()
+
+    def _check_start(self) -> None:
+        values = np.asarray(start_energies(self.carry[0].positions, self._energy_at(0)))[: self.num_chains]
+        if not np.all(np.isfinite(values)):
+            chain = int(np.argmin(np.isfinite(values)))
+            raise refuse("initial", f"energy {values[chain]} of chain {chain}", "a finite energy at every start",
+                         "check the energy at that configuration")  # fmt: skip
 
     def _energy_at(self, step: int) -> Energy:
         if self.taus is None:
@@ -292,14 +314,16 @@ class _Loop:
         state = np.asarray(carry[0].positions[chain])
         step = self.step + bad
         raise RunStopped(
-            f"chain {chain} left the sphere at step {step} (time {step * self.integrator.step_size:g}): energy or "
-            f"gradient not finite; the positions before that step are in .state; check the energy there",
+            f"chain {chain} failed at step {step} (time {step * self.integrator.step_size:g}): energy or gradient not "
+            f"finite; the step from the positions in .state leads there; check the energy around them",
             chain, step, state, self._result(),
         )  # fmt: skip
 
     def _result(self) -> Run:
         positions = np.asarray(self.carry[0].positions)[: self.num_chains]
-        carries = jax.tree.map(lambda a: np.asarray(a)[: self.num_chains], self.carry[1])
+        # The state after the last step has been seen by no step; observers that look for passages see it here.
+        last = look_again(self.watching, self.carry, self._energy_at(self.step), np.int32(self.step))
+        carries = jax.tree.map(lambda a: np.asarray(a)[: self.num_chains], last)
         data = self.recorder.dataset(carries, self.beta, self.taus, self.step)
         seconds = clock.perf_counter() - self.started
         return Run(data, positions, self.step, seconds, "scalars" if self.scalars else "arrays")

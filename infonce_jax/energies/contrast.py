@@ -43,7 +43,10 @@ def log_sum_exp(
     present = multiplicity > 0
     top = jnp.max(jnp.where(present, logits, -jnp.inf), axis=axis, keepdims=True)
     top = jax.lax.stop_gradient(jnp.where(jnp.isfinite(top), top, 0.0))
-    terms = jnp.where(present, multiplicity * jnp.exp(jnp.where(present, logits - top, 0.0)), 0.0)
+    # Compiled, the difference can round above zero, and at tau = 1e-10 far above. (A minimum with 0 would halve the
+    # gradient of the largest term, whose difference is 0.)
+    below = jnp.where(logits - top > 0, 0.0, logits - top)
+    terms = jnp.where(present, multiplicity * jnp.exp(jnp.where(present, below, 0.0)), 0.0)
     total = jnp.sum(terms, axis=axis)
     empty = total == 0
     return jnp.where(empty, -jnp.inf, jnp.log(jnp.where(empty, 1.0, total)) + jnp.squeeze(top, axis))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from infonce_jax.checks import as_unit_rows, refuse
+from infonce_jax.checks import as_unit_rows, count, refuse
 from infonce_jax.energies.base import Energy, check_temperature
 from infonce_jax.energies.contrast import contrast, log_sum_exp, similarities
 
@@ -59,6 +59,7 @@ class GraphInfoNCE(Energy):
             anchors in one logarithm, log sum_ij a_i m_ij e^{s_ij/tau}, minus sum_ij a_i W_ij s_ij/tau.
         bounded: the exponents are safe without subtracting a row maximum, because 2/tau is small. Then s_ij and s_ji
             share one exponential, the most expensive operation of a chain.
+        dim: d, or None for an energy that takes any; `shape` then says 2.
         times_temperature: multiply the energy by tau (the potential of the coupled mode).
     """
 
@@ -67,7 +68,7 @@ class GraphInfoNCE(Energy):
     multiplicity: Any
     anchors: Any
     keys: Any
-    dim: int = dataclasses.field(metadata=_STATIC)
+    dim: int | None = dataclasses.field(metadata=_STATIC)
     candidates: Mask = dataclasses.field(metadata=_STATIC)
     form: str = dataclasses.field(default="out", metadata=_STATIC)
     bounded: bool = dataclasses.field(default=False, metadata=_STATIC)
@@ -75,7 +76,7 @@ class GraphInfoNCE(Energy):
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.anchors.shape[0], self.dim
+        return self.anchors.shape[0], 2 if self.dim is None else self.dim
 
     def __call__(self, x: jax.Array) -> jax.Array:
         n = self.anchors.shape[0]
@@ -94,7 +95,7 @@ class GraphInfoNCE(Energy):
         mask = self.candidates.array()
         anchors = jnp.asarray(self.anchors, s.dtype)
         inverse = 1 / tau
-        counts = jnp.asarray(mask, s.dtype) if self.multiplicity is None else jnp.where(mask, self.multiplicity, 0.0)
+        counts = jnp.asarray(mask if self.multiplicity is None else self.multiplicity, s.dtype)
         if self.form == "pairs":
             attraction = jnp.sum(anchors[:, None] * positives * s) * inverse
             return log_sum_exp(s * inverse, anchors[:, None] * counts, axis=(0, 1)) - attraction
@@ -102,7 +103,7 @@ class GraphInfoNCE(Energy):
             # Pairs that do not exist take no exponential, and none of its gradient either.
             pairs = mask if self.form == "out" else np.ones_like(mask)
             e = jnp.exp(jnp.where(pairs, (s - 1) * inverse, 0.0))
-            terms = jnp.where(mask, e if self.multiplicity is None else self.multiplicity * e, 0.0)
+            terms = jnp.where(mask, e if self.multiplicity is None else counts * e, 0.0)
             total = jnp.log(jnp.sum(terms, axis=1))
             if self.form == "in":
                 return jnp.sum(anchors * (total - jnp.log(jnp.sum(positives * e, axis=1))))
@@ -127,6 +128,15 @@ def _bounded(form: str, temperature: float, anchors: Any) -> bool:
     return form in ("out", "in") and 2 / temperature < _BOUNDED_UP_TO and bool(np.all(np.asarray(anchors) > 0))
 
 
+def _matrix(name: str, value: Any) -> np.ndarray:
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise refuse(
+            name, type(value).__name__, "an array of numbers", "rows of equal length, one per anchor"
+        ) from None
+
+
 def graph_infonce(
     weights: Any,
     temperature: Any = 0.5,
@@ -147,7 +157,8 @@ def graph_infonce(
         weights: W >= 0, shape (n, n), or (n, n + k) with k keys. Rows that sum to one give the usual loss.
         temperature: tau > 0, inside the loss.
         reduction: "sum" or "mean" over the anchors.
-        dim: d >= 2, what `shape` reports; taken from the keys if there are any, else 2 (the circle).
+        dim: d >= 2. With keys it is theirs. Left out, the energy takes configurations of any dimension and chains
+            start on the circle.
         keys: frozen unit rows, shape (k, d).
         multiplicity: m_ij >= 0, shape of W: how often candidate j stands in anchor i's denominator. By default once,
             the anchor itself left out.
@@ -162,15 +173,16 @@ def graph_infonce(
     >>> float(energy(jnp.eye(3)))  # three orthogonal views: 3 log 2
     2.079...
     """
-    w = np.asarray(weights, dtype=np.float64)
+    w = _matrix("weights", weights)
     frozen = None if keys is None else as_unit_rows("keys", keys)
     k = 0 if frozen is None else len(frozen)
     if w.ndim != 2 or w.shape[1] != w.shape[0] + k:
         needed = "a square matrix (n, n)" if k == 0 else f"shape (n, n + {k}) with {k} keys"
         raise refuse("weights", f"shape {w.shape}", needed, "row i holds the weights of anchor i's positives")
     n = w.shape[0]
-    m = np.concatenate([1 - np.eye(n), np.ones((n, k))], axis=1) if multiplicity is None else np.asarray(multiplicity)
-    a = np.ones(n) if anchors is None else np.asarray(anchors, dtype=np.float64)
+    plain = np.concatenate([1 - np.eye(n), np.ones((n, k))], axis=1)
+    m = plain if multiplicity is None else _matrix("multiplicity", multiplicity)
+    a = np.ones(n) if anchors is None else _matrix("anchors", anchors)
     for name, array, shape in (("weights", w, w.shape), ("multiplicity", m, w.shape), ("anchors", a, (n,))):
         if array.shape != shape:
             raise refuse(name, f"shape {array.shape}", f"shape {shape}", "one entry per anchor and candidate")
@@ -180,15 +192,21 @@ def graph_infonce(
         raise refuse("reduction", repr(reduction), "'sum' or 'mean'", "E*, beta and time scale with it")
     if form not in ("out", "in", "single", "pairs"):
         raise refuse("form", repr(form), "'out', 'in', 'single' or 'pairs'", "see GraphInfoNCE")
+    one_positive = ((w == 1).sum(axis=1) == 1) & ((w != 0).sum(axis=1) == 1) & np.all(m <= 1, axis=1)
+    if form == "single" and not np.all(one_positive):
+        raise refuse("form", "'single' with other weights", "one positive of weight 1 per anchor, counts 0 or 1",
+                     "use form='out'")  # fmt: skip
+    if form == "in" and np.any((w.sum(axis=1) == 0) & (a > 0)):
+        raise refuse("weights", "an anchor without a positive", "a positive for each anchor when form is 'in'",
+                     "leave it out with anchors=, or use form='out'")  # fmt: skip
     lonely = (m.sum(axis=1) == 0) & (a > 0)
     if np.any(lonely):
         raise refuse("weights", f"anchor {int(lonely.argmax())} of {n} with no candidate", "another embedding or a key",
                      "InfoNCE needs something to contrast with: use n >= 2 or frozen keys")  # fmt: skip
     if frozen is not None and dim not in (None, frozen.shape[1]):
         raise refuse("dim", dim, f"{frozen.shape[1]}, the dimension of the keys", "leave dim out")
-    size = frozen.shape[1] if frozen is not None else (2 if dim is None else int(dim))
-    if size < 2:
-        raise refuse("dim", size, "at least 2", "the sphere S^0 is two points, nothing can move")
+    size = None if dim is None else count("dim", dim, least=2, mend="the sphere S^0 is two points, nothing can move")
+    size = size if frozen is None else frozen.shape[1]
     tau = check_temperature(temperature)
     bounded = not isinstance(tau, Tracer) and _bounded(form, float(tau), a)
     a = a / a.sum() if reduction == "mean" else a

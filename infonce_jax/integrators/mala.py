@@ -51,7 +51,9 @@ def _scheme(h: float) -> Integrator:
             jnp.sum((v - drift) ** 2) - jnp.sum((back - back_drift) ** 2)
         )
         inside = jnp.all(jnp.sum(v * v, axis=-1) < np.pi**2)
-        acceptance = jnp.where(inside, jnp.exp(jnp.minimum(log_ratio, 0.0)), 0.0)
+        # A proposal whose energy is not a number is rejected like one of infinite energy.
+        possible = inside & ~jnp.isnan(log_ratio)
+        acceptance = jnp.where(possible, jnp.exp(jnp.minimum(jnp.where(possible, log_ratio, 0.0), 0.0)), 0.0)
         accepted = noise.uniform < acceptance
         kept = [jnp.where(accepted, new, old) for new, old in ((y, x), (new_gradient, gradient), (new_value, value))]
         return State(kept[0], state.energy, (kept[1], kept[2])), Info(value, acceptance)

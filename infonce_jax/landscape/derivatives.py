@@ -58,6 +58,9 @@ _SMALL_BATCH = 64
 
 def _in_batches(function: Any, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     """Apply a compiled function of batches to arrays of any length, in two batch sizes only: each compiles once."""
+    if not len(arrays[0]):  # shapes and dtypes of nothing, from one configuration that is thrown away
+        one = _in_batches(function, *(np.ones((1, *a.shape[1:])) for a in arrays))
+        return tuple(part[:0] for part in one)
     parts = []
     for start in range(0, len(arrays[0]), _BATCH):
         blocks = [np.asarray(a[start : start + _BATCH], np.float64) for a in arrays]
@@ -113,4 +116,4 @@ def frame(x: np.ndarray, vectors: Any) -> np.ndarray:
     """Tangent coordinates, shape (points, n(d-1)), of ambient vectors of x's shape."""
     with jax.enable_x64(True):
         basis = _in_batches(_basis, x)[0]
-    return np.einsum("piak,pik->pia", basis, vectors).reshape(len(x), -1)
+    return np.einsum("piak,pik->pia", basis, vectors).reshape(len(x), basis.shape[1] * basis.shape[2])

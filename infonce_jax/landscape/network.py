@@ -19,21 +19,24 @@ class CopyBook:
 
     def __init__(self) -> None:
         self._known = np.zeros((0, 6))
-        self._tree: KDTree | None = None
 
     def number(self, invariants: np.ndarray) -> list[int]:
         """Numbers of configurations with these invariants, shape (points, 6); new ones are entered."""
-        numbers = []
-        for row in invariants:
-            if self._tree is not None:
-                distance, place = self._tree.query(row)
-                if distance < _SAME_COPY:
-                    numbers.append(int(place))
-                    continue
-            self._known = np.concatenate([self._known, row[None]])
-            self._tree = KDTree(self._known)
-            numbers.append(len(self._known) - 1)
-        return numbers
+        numbers = np.full(len(invariants), -1)
+        if len(self._known) and len(invariants):
+            distance, place = KDTree(self._known).query(invariants)
+            numbers = np.where(distance < _SAME_COPY, place, -1)
+        fresh: list[np.ndarray] = []
+        first = len(self._known)
+        for row in np.flatnonzero(numbers < 0):
+            apart = np.linalg.norm(np.array(fresh) - invariants[row], axis=1) if fresh else np.zeros(0)
+            if len(apart) and apart.min() < _SAME_COPY:
+                numbers[row] = first + int(apart.argmin())
+            else:
+                numbers[row] = first + len(fresh)
+                fresh.append(invariants[row])
+        self._known = np.concatenate([self._known, np.array(fresh).reshape(-1, 6)])
+        return numbers.tolist()
 
 
 def add_passage(graph: nx.Graph, first: int, second: int, height: float, saddle: int) -> None:
@@ -58,24 +61,37 @@ def communicating_height(graph: nx.Graph, first: int, second: int) -> float:
     return max(tree.edges[a, b]["height"] for a, b in itertools.pairwise(path))
 
 
-def critical_depth(graph: nx.Graph, energies: list[float]) -> float:
-    """E* = max over minima x that are not global of H(x, global) - E(x); node 0 is the global class.
+def critical_depth(graph: nx.Graph, energies: list[float], number_global: int = 1) -> float:
+    """E* = max over minima x that are not global of [min over global g of H(x, g) - E(x)].
 
     Hajek 1988, "Cooling schedules for optimal annealing". Zero when there is no other minimum, infinite when one has no
     known passage.
+
+    Args:
+        graph: classes of minima 0, 1, ... joined by "height".
+        energies: of the classes, ascending.
+        number_global: how many classes share the lowest energy.
     """
-    return max((communicating_height(graph, k, 0) - e for k, e in enumerate(energies) if k > 0), default=0.0)
+    depths = [
+        min(communicating_height(graph, k, g) for g in range(number_global)) - energy
+        for k, energy in enumerate(energies)
+        if k >= number_global
+    ]
+    return max(depths, default=0.0)
 
 
-def spectral_depth(graph: nx.Graph, classes: dict[int, int], energies: list[float], e_star: float) -> float:
-    """m = max(E*, highest passage between two copies of the global minimum - min E).
+def spectral_depth(
+    graph: nx.Graph, classes: dict[int, int], energies: list[float], e_star: float, number_global: int = 1
+) -> float:
+    """m = max(E*, highest passage between two copies of a global minimum - min E).
 
     Args:
         graph: the network of copies, one node per component of minima.
         classes: class of each copy.
-        energies: energy of each class.
+        energies: energy of each class, ascending.
         e_star: E*.
+        number_global: how many classes share the lowest energy.
     """
-    copies = [node for node, kind in classes.items() if kind == 0]
+    copies = [node for node, kind in classes.items() if kind < number_global]
     heights = [communicating_height(graph, copies[0], other) for other in copies[1:]]
     return max([e_star, *(height - energies[0] for height in heights)])

@@ -23,8 +23,9 @@ _ROUND = 50  # iterations between looks at who has arrived
 _MOST_ROUNDS = 400
 _LANES, _FEW_LANES = 1024, 64  # per device
 _MANY = 512  # configurations from which scalar code earns back its longer compilation
-# Armijo's constant near 1/2 keeps a step below 1/curvature: the descent follows the flow and stays in its basin.
-_SUFFICIENT = 0.4
+# Armijo's constant near 1/2 keeps a step near 1/curvature, and no step moves further than a tenth of a radian: the
+# descent follows the flow, and only points next to a separatrix may end on its other side.
+_SUFFICIENT, _FURTHEST = 0.4, 0.1
 
 
 class _Descent(NamedTuple):
@@ -37,15 +38,16 @@ class _Descent(NamedTuple):
 def _descend_once(state: _Descent, energy: Energy) -> _Descent:
     """One step of steepest descent with a step size that adapts to each configuration."""
     squared = jnp.sum(state.gradient**2)
-    y = state.x - state.step * state.gradient
+    size = jnp.minimum(state.step, _FURTHEST / jnp.sqrt(jnp.maximum(squared, _FURTHEST**2 / 100)))
+    y = state.x - size * state.gradient
     y = y * jax.lax.rsqrt(jnp.sum(y * y, axis=-1, keepdims=True))
     value, euclidean = jax.value_and_grad(lambda z: energy(z))(y)
     gradient = to_tangent(y, euclidean)
     # Rounding of the energy hides the decrease near a minimum; there the gradient's own decrease decides.
-    small = state.step * squared < 1e-12 * (1 + jnp.abs(state.energy))
-    enough = value <= state.energy - _SUFFICIENT * state.step * squared
+    small = size * squared < 1e-12 * (1 + jnp.abs(state.energy))
+    enough = value <= state.energy - _SUFFICIENT * size * squared
     accepted = jnp.where(small, jnp.sum(gradient**2) <= squared, enough)
-    step = jnp.where(accepted, jnp.minimum(state.step * 1.2, 10.0), state.step * 0.5)
+    step = jnp.where(accepted, jnp.minimum(size * 1.2, 10.0), size * 0.5)
     moved = _Descent(y, value, gradient, step)
     kept = state._replace(step=step)
     return _Descent(*(jnp.where(accepted, new, old) for new, old in zip(moved, kept, strict=True)))
@@ -76,13 +78,15 @@ def _begin(x: jax.Array, energy: Energy) -> _Descent:
 @functools.lru_cache(maxsize=64)
 def _has_scalar_form(structure: Any, shapes: tuple[Any, ...], n: int, d: int) -> bool:
     """Whether descent on this energy unrolls; asked once per kind of energy."""
+    if n * d > 48:
+        return False
     energy = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(s, t) for s, t in shapes])
     x, one = jax.ShapeDtypeStruct((n, d), jnp.float64), jax.ShapeDtypeStruct((), jnp.float64)
     try:
         vectorise(_descend_once, (_Descent(x, one, x, one),), (energy,))
     except CannotUnrollError:
         return False
-    return n * d <= 48
+    return True
 
 
 def quench(

@@ -100,14 +100,17 @@ def find_saddles(energy: Energy, symmetry: Symmetry, starts: np.ndarray) -> Sadd
         kept = Derivatives(here.energy[~converged], here.gradient[~converged], here.hessian[~converged])
         x[active] = displace(x[active], _ascend_one_descend_rest(kept, _orbit_projectors(symmetry, x[active])))
     searches = np.flatnonzero(done)
+    m = starts[0].size - len(starts[0])
+    none = SaddlePoints(starts[:0], np.zeros(0), np.zeros((0, m)), np.zeros((0, m)), searches[:0])
     if not len(searches):
-        m = starts[0].size - len(starts[0])
-        return SaddlePoints(starts[:0], np.zeros(0), np.zeros((0, m)), np.zeros((0, m)), searches)
+        return none
     x, here = newton_polish(energy, x[searches])
     spectra = internal_spectrum(symmetry, x, here.hessian)
     with np.errstate(invalid="ignore"):
-        index_one = np.sum(spectra < -1e-6, axis=1) == 1
+        index_one = np.sum(spectra < -1e-6 * np.max(np.nan_to_num(np.abs(spectra)), axis=1, keepdims=True), axis=1) == 1
     index_one &= np.linalg.norm(here.gradient, axis=1) < 1e-9
+    if not index_one.any():
+        return none
     x, spectra, hessians = x[index_one], spectra[index_one], here.hessian[index_one]
     _, vectors = np.linalg.eigh(hessians + 1e6 * _orbit_projectors(symmetry, x))
     return SaddlePoints(x, here.energy[index_one], spectra, vectors[:, :, 0], searches[index_one])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binomtest
 
-from infonce_jax.checks import refuse
+from infonce_jax.checks import count, refuse
 
 __all__ = ["Proportion", "proportion", "proportions"]
 
@@ -49,7 +49,7 @@ def proportion(successes: int, trials: int, level: float = 0.95, method: str = "
     Raises:
         InputError: counts or level out of range, or an unknown method.
     """
-    k, n = int(successes), int(trials)
+    k, n = count("successes", successes, least=0), count("trials", trials)
     if n < 1 or not 0 <= k <= n:
         raise refuse(
             "successes, trials", (successes, trials), "0 <= successes <= trials and trials >= 1", "count again"

@@ -38,13 +38,15 @@ class Survival:
         return float(self.times[below[0]]) if len(below) else float("nan")
 
 
-def _checked(times: Any, censored: Any) -> tuple[np.ndarray, np.ndarray]:
+def _checked(times: Any, censored: Any, level: float) -> tuple[np.ndarray, np.ndarray]:
     t = np.asarray(times, dtype=np.float64)
     c = np.zeros(t.shape, dtype=bool) if censored is None else np.asarray(censored, dtype=bool)
     if t.ndim != 1 or t.shape != c.shape or not len(t):
         raise refuse(
             "times, censored", f"shapes {t.shape}, {c.shape}", "two lists of the same length", "one entry per chain"
         )
+    if not 0 < level < 1:
+        raise refuse("level", level, "a number between 0 and 1", "for example 0.95")
     if not np.all(np.isfinite(t)) or np.any(t < 0):
         raise refuse("times", "negative or not finite ones", "times >= 0", "mark what never passed as censored")
     return t, c
@@ -58,7 +60,7 @@ def kaplan_meier(times: Any, censored: Any = None, level: float = 0.95) -> Survi
         censored: shape (chains,), whether the passage was not seen; none by default.
         level: confidence of the band.
     """
-    t, c = _checked(times, censored)
+    t, c = _checked(times, censored, level)
     curve = ecdf(CensoredData.right_censored(t, c)).sf
     # Where the curve has not moved or has hit zero the band does not exist: NaN, as documented, and no cause for alarm.
     with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -87,7 +89,7 @@ def exponential_mean(times: Any, censored: Any = None, level: float = 0.95) -> E
     The interval is exact without censoring, and close to nominal with it. No passage at all gives an infinite estimate
     and a finite lower end.
     """
-    t, c = _checked(times, censored)
+    t, c = _checked(times, censored, level)
     total, passed = float(t.sum()), int(np.sum(~c))
     low = 2 * total / chi2.ppf((1 + level) / 2, 2 * passed + 2 * bool(c.any()))
     high = 2 * total / chi2.ppf((1 - level) / 2, 2 * passed) if passed else np.inf

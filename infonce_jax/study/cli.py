@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -58,6 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
     except InputError as error:
         print(f"infonce-jax: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader of our output, such as `head`, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("infonce-jax: interrupted before anything was measured; nothing was written", file=sys.stderr)
         return 130

@@ -164,9 +164,9 @@ def draw_levels(land: Landscape) -> Figure:
                 axes.annotate(f"{saddle.energy:.4f}", (middle, saddle.energy), xytext=(0, 5), ha="center",
                               textcoords="offset points", color="#cb181d")  # fmt: skip
                 drawn.append(saddle.energy)
-        deepest = max(land.minima[1:], key=lambda m: _rise(land, m.energy), default=None)
-        if deepest is not None and land.critical_depth > 0:
-            x = land.minima.index(deepest) - 0.3
+        number = max(range(1, len(land.minima)), key=lambda k: _rise(land, land.minima[k].energy), default=0)
+        if number and land.critical_depth > 0:
+            deepest, x = land.minima[number], number - 0.3
             ends = ((x, deepest.energy + land.critical_depth), (x, deepest.energy))
             axes.annotate("", *ends, arrowprops={"arrowstyle": "<->", "color": "#2171b5"})
             middle = (x - 0.04, deepest.energy + land.critical_depth / 2)

@@ -10,6 +10,7 @@ import math
 import os
 import platform
 import shutil
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,16 @@ from infonce_jax.schedules import HorizonSchedule
 from infonce_jax.study import figures
 from infonce_jax.study.run import Study, Trapping
 
-__all__ = ["prepare_directory", "summarise", "verdict", "write_partial", "write_study"]
+__all__ = ["prepare_directory", "summarise", "write_partial", "write_study"]
 
 _PACKAGES = ("infonce-jax", "jax", "jaxlib", "numpy", "scipy", "optax", "xarray", "zarr", "networkx", "scikit-learn")
-_FILES = ("results.zarr", "summary.json", "report.html", "partial.zarr", "partial.json", "unfinished.zarr")
+_PICTURES = ("trapping", "configurations", "levels", "schedules", "energies")
+_WHOLE = ("results.zarr", "summary.json", "report.html", *(f"{name}.png" for name in _PICTURES))
+_PARTIAL = ("partial.zarr", "partial.json", "unfinished.zarr")
 
 
 def prepare_directory(path: Path) -> Path:
-    """Make the directory, see that it can be written to, and clear the results of an earlier study in it.
+    """Make the directory and see that it can be written to; what an earlier study left there stays as it is.
 
     Raises:
         InputError: it cannot be made or written to.
@@ -44,8 +47,6 @@ def prepare_directory(path: Path) -> Path:
         probe = path / ".write-probe"
         probe.touch()
         probe.unlink()
-        for name in _FILES:
-            remove(path / name)
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(
@@ -86,12 +87,7 @@ def _course(outcome: Trapping) -> str:
         return "still falling"
     if early.high < last.low:
         return "rising"
-    return "level over the last decade of time"
-
-
-def verdict(study: Study) -> list[str]:
-    """One sentence per schedule, from the measured numbers alone."""
-    return [f"{o.name}: {o.final} not at the global minimum after a quench; {_course(o)}." for o in study.outcomes]
+    return "no change that the intervals can tell"
 
 
 def summarise(study: Study) -> dict[str, Any]:
@@ -110,7 +106,7 @@ def summarise(study: Study) -> dict[str, Any]:
             "shape": study.scenario.shape,
         },
         "landscape": {
-            "minima": [{"energy": m.energy, "basin": m.share, "copies": m.copies} for m in land.minima],
+            "minima": [{"energy": m.energy, "share": m.share, "copies": m.copies} for m in land.minima],
             "saddles": [{"energy": s.energy, "ends": s.ends} for s in land.saddles],
             "critical_depth": land.critical_depth,
             "spectral_depth": None if np.isnan(land.spectral_depth) else land.spectral_depth,
@@ -144,6 +140,7 @@ def _summary_of(outcome: Trapping) -> dict[str, Any]:
         "trapped": rows(outcome.quenched),
         "raw": rows(outcome.raw),
         "course": _course(outcome),
+        "unknown_basin": outcome.unknown,
         "seconds": round(outcome.seconds, 2),
         "chain_steps_per_second": round(outcome.chain_steps_per_second),
     }
@@ -185,6 +182,13 @@ def write_partial(study: Study, out: Path) -> list[Path]:
     return [path for path in (out / "partial.json", out / "partial.zarr", out / "unfinished.zarr") if path.exists()]
 
 
+def _extremes(study: Study, pick: Callable[..., float]) -> str:
+    """The schedules with the most or the fewest trapped chains, all of them where they tie, and the proportion."""
+    share = pick(o.final.estimate for o in study.outcomes)
+    tied = [o for o in study.outcomes if o.final.estimate == share]
+    return f"{' and '.join(o.name for o in tied)}: {tied[0].final}"
+
+
 def _png(figure: Figure, path: Path) -> str:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", bbox_inches="tight", dpi=110, metadata={"Software": None})
@@ -195,6 +199,8 @@ def _png(figure: Figure, path: Path) -> str:
 def write_study(study: Study, out: Path) -> Path:
     """Write results.zarr, summary.json, the figures and, last of all, report.html; returns the page's path."""
     summary = summarise(study)
+    for name in (*_WHOLE, *_PARTIAL):
+        remove(out / name)
     _write_data(out / "results.zarr", study, summary)
     _write_json(out / "summary.json", summary)
     drawn = {
@@ -210,11 +216,9 @@ def write_study(study: Study, out: Path) -> Path:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     page = templates.get_template("report.html").render(
-        study=study, land=study.land, summary=summary, pictures=pictures, verdict=verdict(study),
-        names=figures.minimum_names(study.land),
-        plain=plain,
-        most_trapped=max(study.outcomes, key=lambda o: o.final.estimate),
-        least_trapped=min(study.outcomes, key=lambda o: o.final.estimate),
+        study=study, land=study.land, summary=summary, pictures=pictures, plain=plain,
+        names=figures.minimum_names(study.land), most=_extremes(study, max), least=_extremes(study, min),
+        unknown=max(o.unknown for o in study.outcomes),
     )  # fmt: skip
     new = out / "report.html.new"
     new.write_text(page, encoding="utf-8")

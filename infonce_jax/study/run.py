@@ -37,8 +37,9 @@ class Trapping:
         name: of the schedule, in units of E*.
         schedule: itself.
         times: when chains were looked at, in time units, shape (k,).
-        raw: P(E - min E > delta/2) at those times, delta the height of the deepest trap above the global minimum.
+        raw: P(E - min E > delta/2) at those times, delta the height of the lowest trap above the global minimum.
         quenched: P(not in the global basin) after a quench from there.
+        unknown: largest share, over the times, of chains whose quench ended in no known minimum; they count as trapped.
         seconds: wall-clock time of the chains.
         chain_steps_per_second: of the run.
     """
@@ -48,6 +49,7 @@ class Trapping:
     times: np.ndarray
     raw: list[Proportion]
     quenched: list[Proportion]
+    unknown: float
     seconds: float
     chain_steps_per_second: float
 
@@ -175,7 +177,7 @@ def describe_landscape(land: Landscape, say: Callable[[str], None]) -> None:
     for k, minimum in enumerate(land.minima):
         role = "global minimum" if k == 0 else "trap"
         copies = "" if minimum.copies is None else f", {minimum.copies} cop{'y' if minimum.copies == 1 else 'ies'}"
-        say(f"  {role:14s} E = {minimum.energy:.6f}   basin {minimum.share:.2f}{copies}")
+        say(f"  {role:14s} E = {minimum.energy:.6f}   share {minimum.share:.2f}{copies}")
     m = "not resolved" if math.isnan(land.spectral_depth) else f"{land.spectral_depth:.6f}"
     say(f"  critical depth E* = {land.critical_depth:.6f}   spectral depth m = {m}   L = {land.curvature:.3g}")
     say(f"  {land.statement()}")
@@ -202,7 +204,13 @@ def _run_one(study: Study, number: int, name: str, schedule: Schedule, progress:
     )  # fmt: skip
     data = run.data.rename({"time_1": "quench_time", "step_1": "quench_step"}).drop_vars("inverse_temperature_1")
     positions = data["positions"].transpose("quench_time", "chain", "embedding", "coordinate").values
-    basins = study.land.basin_of(positions)
+    basins, ends = study.land.quench(positions)
+    lowest = float(np.min(ends))
+    if lowest < study.land.minima[0].energy - 1e-6 * (1 + abs(lowest)):
+        raise InputError(
+            f"landscape: got a quench down to E = {lowest:.6f}, below the lowest minimum found, "
+            f"{study.land.minima[0].energy:.6f}; needs a search that finds the global minimum; try another --seed"
+        )
     excess = energies_of(study.scenario.energy, positions) - study.land.minima[0].energy > study.delta / 2
     note = {"long_name": "class of minimum that a quench reaches, -1 where unknown"}
     data["basin"] = xr.Variable(("chain", "quench_time"), basins.T.astype(np.int16), note)
@@ -210,6 +218,6 @@ def _run_one(study: Study, number: int, name: str, schedule: Schedule, progress:
     study.outcomes.append(
         Trapping(
             name, schedule, data["quench_time"].values, proportions(excess.T), proportions((basins != 0).T),
-            run.seconds, run.chain_steps_per_second,
+            float(np.max(np.mean(basins < 0, axis=1))), run.seconds, run.chain_steps_per_second,
         )
     )  # fmt: skip

@@ -50,7 +50,7 @@ def assert_first_below(values, level, times, censored):
     for chain, row in enumerate(values):
         if censored[chain]:
             assert times[chain] == pytest.approx(STEPS * H)
-            assert np.all(row[:-1] > level - 1e-5)
+            assert np.all(row > level - 1e-5)
         else:
             step = round(times[chain] / H)
             assert times[chain] == pytest.approx(step * H, rel=1e-12)
@@ -79,6 +79,15 @@ def test_a_chain_that_starts_inside_passes_at_time_zero():
     data = run_chains(FREE, BETA, EULER, num_chains=3, num_steps=5, initial=[[1.0, 0.0]], observers=[watch]).data
     np.testing.assert_array_equal(data["first_passage_time"], 0)
     assert not data["first_passage_censored"].any()
+
+
+def test_a_passage_in_the_last_step_is_seen(data):
+    times = data["first_passage_time"].values[~data["first_passage_censored"].values]
+    last = round(float(np.median(times)) / H)
+    watch = observers.first_passage(energy_below=LEVEL)
+    short = run_chains(RING, BETA, EULER, num_chains=CHAINS, num_steps=last, seed=1, observers=[watch]).data
+    np.testing.assert_array_equal(short["first_passage_censored"], data["first_passage_time"] > (last + 0.5) * H)
+    assert np.any(np.isclose(short["first_passage_time"], last * H) & ~short["first_passage_censored"])
 
 
 def test_a_chain_that_never_passes_is_censored_with_the_length_of_the_run():

@@ -12,7 +12,9 @@ import pytest
 from infonce_jax import energies, integrators, observers, run_chains, scenarios, schedules
 from infonce_jax.chains import RunStopped
 from infonce_jax.chains import run as run_module
+from infonce_jax.chains.engine import advance_chunk
 from infonce_jax.checks import InputError
+from infonce_jax.noise import chain_keys, normals
 
 H = 0.02
 EULER = integrators.geodesic_euler(H)
@@ -33,18 +35,20 @@ def stopped(energy=CAP, chunk=2048, num_chains=5, num_steps=2000, watching=(), *
 
 
 @pytest.mark.parametrize("energy", [CAP, CAP_OF_ARRAYS], ids=["scalars", "arrays"])
-def test_a_run_stops_at_the_first_step_from_a_state_whose_energy_is_not_finite(energy):
+def test_a_run_stops_at_the_first_step_that_ends_where_the_energy_is_not_finite(energy):
     stop = stopped(energy)
     assert stop.step > 10
-    # The same chains up to the state before that step, every step kept: a chain is a function of its seed alone.
-    times = H * np.arange(stop.step)
-    watch = observers.snapshots(times=times)
+    # The same chains up to that step, every state kept: nobody is in the cap, and a run of one step more is stopped.
+    watch = observers.snapshots(times=H * np.arange(stop.step))
     before = run_chains(energy, BETA, EULER, num_chains=5, num_steps=stop.step - 1, seed=2, initial=SOUTH,
                         observers=[watch])  # fmt: skip
-    heights = before.data["positions"].values[:, :, 0, 2]
-    assert np.all(heights[:, :-1] <= EDGE)  # nobody was in the cap before ...
-    assert np.flatnonzero(heights[:, -1] > EDGE)[0] == stop.chain  # ... and this chain is now
+    assert np.all(before.data["positions"].values[:, :, 0, 2] <= EDGE)
     np.testing.assert_array_equal(before.final_positions[stop.chain], stop.state)
+    assert stopped(energy, num_steps=stop.step).step == stop.step
+    # The step by hand, from the state that the error hands over, with that chain's numbers: it ends in the cap.
+    noise = normals(chain_keys(2, np.array([stop.chain])), jnp.uint32(stop.step - 1), 3).reshape(1, 3)
+    end, _ = EULER.step(EULER.init(energy, jnp.asarray(stop.state)), noise, jnp.float32(1.0))
+    assert end.positions[0, 2] > EDGE
 
 
 @pytest.mark.parametrize("options", [{"chunk": 7}, {"num_devices": 2}, {"dtype": "float64"}], ids=str)
@@ -68,7 +72,7 @@ def test_a_stopped_run_keeps_what_was_observed_before():
     done = stop.run.num_steps
     assert done == (stop.step - 1) // 8 * 8
     np.testing.assert_array_equal(stop.run.data["step"], np.arange(0, done + 1, 8))
-    assert np.all(np.isfinite(stop.run.data["energy"][:, :-1]))  # the last may be that of the state in question
+    assert np.all(np.isfinite(stop.run.data["energy"]))
     np.testing.assert_allclose(np.linalg.norm(stop.run.final_positions, axis=-1), 1, atol=1e-6)
 
 
@@ -86,6 +90,25 @@ def test_lanes_that_only_fill_up_the_batch_cannot_stop_a_run():
     assert stopped().chain < 5
     run = run_chains(CAP, BETA, EULER, num_chains=1, num_steps=20, seed=2, initial=SOUTH)
     assert run.num_steps == 20
+
+
+@pytest.mark.parametrize("scheme", [EULER, integrators.mala(0.1)], ids=["euler", "mala"])
+def test_a_start_without_a_finite_energy_is_refused(scheme):
+    # Metropolis would reject every move from there and stay for ever.
+    north = np.array([SOUTH, SOUTH, [[0.0, 0.0, 1.0]]])
+    with pytest.raises(InputError, match=r"^initial: got energy nan of chain 2; needs a finite energy") as caught:
+        run_chains(CAP, BETA, scheme, num_chains=3, num_steps=5, initial=north)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("chunk", [1, 64])
+def test_an_energy_that_is_not_finite_stops_the_run_even_where_the_gradient_is(chunk):
+    # log of a negative number: NaN beyond the edge, where its slope -1/(edge - z) is an ordinary number. Chains do not
+    # stay there, and energies are looked at where chunks end: 64 chains and 10 chunks make sure that one is caught.
+    well = energies.from_function(lambda x: jnp.log(EDGE - x[0, 2]), shape=(1, 3))
+    with pytest.raises(RunStopped) as caught:
+        run_chains(well, BETA, EULER, num_chains=64, num_steps=640, seed=2, initial=SOUTH, chunk=chunk)
+    assert np.isfinite(well(jnp.asarray(caught.value.state)))
 
 
 CIRCLE = np.tile([[1.0, 0.0]], (5, 1))
@@ -117,6 +140,8 @@ BAD = {
     "more devices than there are": ({"num_devices": 5}, "devices"),
     "one observer, not in a list": ({"observers": observers.energies()}, "observers"),
     "no observer": ({"observers": ["energies"]}, "observers"),
+    "two observers of one name": ({"observers": [observers.energies((0,)), observers.energies((0.02,))]}, "observers"),
+    "a time after the end": ({"observers": [observers.energies((0, 0.12))]}, "times"),
     "unknown temperature mode": ({"temperature": "hot"}, "temperature"),
     "a number for a temperature": ({"temperature": 0.5}, "temperature"),
 }
@@ -151,6 +176,16 @@ def test_positions_stay_on_the_sphere_for_a_million_steps():
                      num_steps=1_000_000, chunk=100_000, num_devices=1)  # fmt: skip
     norms = np.linalg.norm(run.final_positions.astype(np.float64), axis=-1)
     np.testing.assert_allclose(norms, 1, rtol=0, atol=1e-6)
+
+
+def test_the_loop_compiles_once_for_chunks_of_every_length_and_for_other_seeds_and_weights():
+    # Chains placed on the devices otherwise than the loop returns them cost a second compilation in every run.
+    before = advance_chunk._cache_size()
+    for seed, temperature in ((0, 0.5), (1, 0.6)):
+        energy, beta = scenarios.ring(3, temperature=temperature).energy, schedules.logarithmic(1.0 + seed)
+        watching = [observers.energies(times=(0.0, 0.06))]
+        run_chains(energy, beta, EULER, num_chains=9, num_steps=33, seed=seed, chunk=5, observers=watching)
+    assert advance_chunk._cache_size() == before + 1
 
 
 GROWTH = """
