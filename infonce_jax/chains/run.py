@@ -39,6 +39,7 @@ __all__ = ["Run", "RunInterrupted", "RunStopped", "run_chains", "uniform_positio
 _CHUNK = 2048
 _STREAM_INITIAL = 1
 _MOST_STEPS = 2**31 - 1
+_COLDEST_TAU = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,9 +209,13 @@ def _tempered(energy: Energy, beta: Schedule, temperature: Any, step_size: float
                      "build the energy with the fixed temperature you want")  # fmt: skip
     # The lowest tau of the run decides the form of the exponentials, since a traced tau cannot; a run too long to look
     # at every step takes the form that is safe at any temperature.
-    if num_steps > 2_000_000:
-        return energy.with_temperature(1e-6), taus
-    return energy.with_temperature(float(np.min(taus(np.arange(num_steps + 1) * step_size)))), taus
+    every = num_steps <= 2_000_000
+    times = (np.arange(num_steps + 1) if every else np.linspace(0, num_steps, 100_001)) * step_size
+    lowest = float(np.min(taus(times)))
+    if lowest < _COLDEST_TAU:
+        raise refuse("temperature", f"tau = {lowest:.3g} during the run", f"tau of at least {_COLDEST_TAU:g}",
+                     "single precision cannot resolve s/tau below; end the schedule earlier")  # fmt: skip
+    return energy.with_temperature(lowest if every else _COLDEST_TAU), taus
 
 
 def _cast(tree: Any, dtype: np.dtype) -> Any:

@@ -136,3 +136,11 @@ def test_a_schedule_of_the_temperature_changes_the_chains():
     )
     assert np.abs(fixed.final_positions - moving.final_positions).max() > 0.1
     np.testing.assert_allclose(same.final_positions, fixed.final_positions, atol=2e-3)
+
+
+def test_a_coupled_temperature_too_low_for_single_precision_is_refused():
+    schedule = ij.schedules.exponential(1.0)
+    with pytest.raises(ij.InputError, match="tau") as refusal:
+        ij.run_chains(ij.scenarios.ring(5).energy, schedule, ij.integrators.geodesic_euler(0.02), num_chains=2,
+                      num_steps=2000, temperature="coupled")  # fmt: skip
+    assert len(str(refusal.value).splitlines()) == 1
