@@ -1,6 +1,6 @@
 """Annealed Langevin dynamics of contrastive embeddings on products of spheres."""
 
-from infonce_jax import energies, integrators, landscape, measure, scenarios, schedules, sphere
+from infonce_jax import energies, integrators, landscape, measure, scenarios, schedules, sphere, theory
 from infonce_jax.chains import Run, RunInterrupted, RunStopped, observers, run_chains
 from infonce_jax.checks import InputError
 from infonce_jax.devices import use_all_cores
@@ -19,5 +19,6 @@ __all__ = [
     "scenarios",
     "schedules",
     "sphere",
+    "theory",
     "use_all_cores",
 ]
