@@ -122,6 +122,8 @@ def log_spaced_times(horizon: float, step_size: float, num: int = 61, first: flo
 
 @_observer
 class Energies(Observer):
+    """See `energies`."""
+
     def record(self, energy: Energy, x: jax.Array, carry: Any) -> dict[str, jax.Array]:
         return {"energy": energy(x)}
 
@@ -140,6 +142,8 @@ def energies(times: Any = None) -> Observer:
 
 @_observer
 class Snapshots(Observer):
+    """See `snapshots`."""
+
     def record(self, energy: Energy, x: jax.Array, carry: Any) -> dict[str, jax.Array]:
         return {"positions": x}
 
@@ -154,6 +158,8 @@ def snapshots(times: Any = None) -> Observer:
 
 @_observer
 class BestEnergy(Observer):
+    """See `best_energy`; the carry is the lowest energy so far."""
+
     def start(self, x: jax.Array, energy: jax.Array) -> Any:
         return energy
 
@@ -177,6 +183,8 @@ _NEVER = -1
 
 @_observer
 class FirstPassage(Observer):
+    """See `first_passage`; the carry is the step of the passage, or -1."""
+
     level: Any
     targets: Any
     radius: Any
@@ -240,6 +248,8 @@ def first_passage(
 
 @_observer
 class Average(Observer):
+    """See `average`; the carry is a Kahan sum, its compensation and the number of terms."""
+
     function: Callable[[jax.Array, jax.Array], jax.Array] = dataclasses.field(metadata={"static": True})
     start_step: Any
     name: str = dataclasses.field(metadata={"static": True})
@@ -287,6 +297,8 @@ def _probability(x: jax.Array, energy: jax.Array) -> jax.Array:
 
 @_observer
 class Acceptance(Average):
+    """See `acceptance`."""
+
     def update(self, carry: Any, seen: Observation) -> Any:
         return Average.update(self, carry, seen._replace(energy=seen.acceptance))
 

@@ -152,30 +152,26 @@ def run_chains(
     chunk = count("chunk", chunk)
     if num_steps > _MOST_STEPS:
         raise refuse("num_steps", num_steps, f"at most {_MOST_STEPS}", "split the run")
-    for name, value, kind in (
-        ("energy", energy, Energy),
-        ("beta", beta, Schedule),
-        ("integrator", integrator, Integrator),
-    ):
-        if not isinstance(value, kind):
-            raise refuse(
-                name,
-                type(value).__name__,
-                f"an infonce_jax {kind.__name__}",
-                f"see infonce_jax.{kind.__module__.split('.')[1]}",
-            )
-    if not isinstance(observers, Sequence) or not all(isinstance(o, Observer) for o in observers):
-        raise refuse(
-            "observers", repr(observers), "a list of observers", "for example [infonce_jax.observers.energies()]"
-        )
-    if dtype not in ("float32", "float64"):
-        raise refuse("dtype", repr(dtype), "'float32' or 'float64'", "chains run in single precision by default")
+    _check_arguments(energy, beta, integrator, observers, dtype)
     x = _initial(energy, initial, num_chains, seed)
     energy, taus = _tempered(energy, beta, temperature, integrator.step_size, num_steps)
     mesh = chain_mesh(None if num_devices is None else count("num_devices", num_devices))
     with jax.enable_x64(dtype == "float64"):
         loop = _Loop(energy, beta, taus, integrator, tuple(observers), x, seed, num_steps, np.dtype(dtype), mesh, chunk)
         return loop.run(sys.stderr.isatty() if progress is None else progress)
+
+
+def _check_arguments(energy: Any, beta: Any, integrator: Any, observers: Any, dtype: Any) -> None:
+    wanted = (("energy", energy, Energy), ("beta", beta, Schedule), ("integrator", integrator, Integrator))
+    for name, value, kind in wanted:
+        if not isinstance(value, kind):
+            raise refuse(name, type(value).__name__, f"an infonce_jax {kind.__name__}",
+                         f"see infonce_jax.{kind.__module__.split('.')[1]}")  # fmt: skip
+    if not isinstance(observers, Sequence) or not all(isinstance(o, Observer) for o in observers):
+        raise refuse("observers", repr(observers), "a list of observers",
+                     "for example [infonce_jax.observers.energies()]")  # fmt: skip
+    if dtype not in ("float32", "float64"):
+        raise refuse("dtype", repr(dtype), "'float32' or 'float64'", "chains run in single precision by default")
 
 
 def _initial(energy: Energy, initial: Any, num_chains: int, seed: int) -> np.ndarray:

@@ -137,6 +137,30 @@ def _matrix(name: str, value: Any) -> np.ndarray:
         ) from None
 
 
+def _check_graph(w: np.ndarray, m: np.ndarray, a: np.ndarray, reduction: str, form: str) -> None:
+    """Refuse weights, multiplicities and anchors that do not fit each other, the form or the reduction."""
+    for name, array, shape in (("weights", w, w.shape), ("multiplicity", m, w.shape), ("anchors", a, w.shape[:1])):
+        if array.shape != shape:
+            raise refuse(name, f"shape {array.shape}", f"shape {shape}", "one entry per anchor and candidate")
+        if not np.all(np.isfinite(array)) or np.any(array < 0):
+            raise refuse(name, f"an entry {np.min(array):.4g}", "finite entries >= 0", "set unrelated pairs to 0")
+    if reduction not in ("sum", "mean"):
+        raise refuse("reduction", repr(reduction), "'sum' or 'mean'", "E*, beta and time scale with it")
+    if form not in ("out", "in", "single", "pairs"):
+        raise refuse("form", repr(form), "'out', 'in', 'single' or 'pairs'", "see GraphInfoNCE")
+    one_positive = ((w == 1).sum(axis=1) == 1) & ((w != 0).sum(axis=1) == 1) & np.all(m <= 1, axis=1)
+    if form == "single" and not np.all(one_positive):
+        raise refuse("form", "'single' with other weights", "one positive of weight 1 per anchor, counts 0 or 1",
+                     "use form='out'")  # fmt: skip
+    if form == "in" and np.any((w.sum(axis=1) == 0) & (a > 0)):
+        raise refuse("weights", "an anchor without a positive", "a positive for each anchor when form is 'in'",
+                     "leave it out with anchors=, or use form='out'")  # fmt: skip
+    lonely = (m.sum(axis=1) == 0) & (a > 0)
+    if np.any(lonely):
+        raise refuse("weights", f"anchor {int(lonely.argmax())} of {len(w)} without a candidate", "one to contrast",
+                     "use n >= 2 embeddings or frozen keys")  # fmt: skip
+
+
 def graph_infonce(
     weights: Any,
     temperature: Any = 0.5,
@@ -183,26 +207,7 @@ def graph_infonce(
     plain = np.concatenate([1 - np.eye(n), np.ones((n, k))], axis=1)
     m = plain if multiplicity is None else _matrix("multiplicity", multiplicity)
     a = np.ones(n) if anchors is None else _matrix("anchors", anchors)
-    for name, array, shape in (("weights", w, w.shape), ("multiplicity", m, w.shape), ("anchors", a, (n,))):
-        if array.shape != shape:
-            raise refuse(name, f"shape {array.shape}", f"shape {shape}", "one entry per anchor and candidate")
-        if not np.all(np.isfinite(array)) or np.any(array < 0):
-            raise refuse(name, f"an entry {np.min(array):.4g}", "finite entries >= 0", "set unrelated pairs to 0")
-    if reduction not in ("sum", "mean"):
-        raise refuse("reduction", repr(reduction), "'sum' or 'mean'", "E*, beta and time scale with it")
-    if form not in ("out", "in", "single", "pairs"):
-        raise refuse("form", repr(form), "'out', 'in', 'single' or 'pairs'", "see GraphInfoNCE")
-    one_positive = ((w == 1).sum(axis=1) == 1) & ((w != 0).sum(axis=1) == 1) & np.all(m <= 1, axis=1)
-    if form == "single" and not np.all(one_positive):
-        raise refuse("form", "'single' with other weights", "one positive of weight 1 per anchor, counts 0 or 1",
-                     "use form='out'")  # fmt: skip
-    if form == "in" and np.any((w.sum(axis=1) == 0) & (a > 0)):
-        raise refuse("weights", "an anchor without a positive", "a positive for each anchor when form is 'in'",
-                     "leave it out with anchors=, or use form='out'")  # fmt: skip
-    lonely = (m.sum(axis=1) == 0) & (a > 0)
-    if np.any(lonely):
-        raise refuse("weights", f"anchor {int(lonely.argmax())} of {n} with no candidate", "another embedding or a key",
-                     "InfoNCE needs something to contrast with: use n >= 2 or frozen keys")  # fmt: skip
+    _check_graph(w, m, a, reduction, form)
     if frozen is not None and dim not in (None, frozen.shape[1]):
         raise refuse("dim", dim, f"{frozen.shape[1]}, the dimension of the keys", "leave dim out")
     size = None if dim is None else count("dim", dim, least=2, mend="the sphere S^0 is two points, nothing can move")
