@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,8 +20,8 @@ __all__ = ["Recorder"]
 _INVERSE_TEMPERATURE = {"long_name": "inverse temperature", "units": "1/energy"}
 
 
-@functools.partial(jax.jit, static_argnames=("observer_type",))
-def _record_all(observer: Observer, energy: Energy, x: jax.Array, carry: Any, *, observer_type: type) -> Any:
+@jax.jit
+def _record_all(observer: Observer, energy: Energy, x: jax.Array, carry: Any) -> Any:
     return map_lanes(lambda lane: observer.record(energy, *lane), (x, carry))
 
 
@@ -68,7 +67,7 @@ class Recorder:
         """Record what is due at this step."""
         for observer, steps, kept, carry in zip(self.observers, self.steps, self.records, carries, strict=True):
             if step in steps:
-                out = _record_all(observer, energy, x, carry, observer_type=type(observer))
+                out = _record_all(observer, energy, x, carry)
                 kept.append((step, {name: np.asarray(value)[: self.num_chains] for name, value in out.items()}))
 
     def dataset(self, carries: Sequence[Any], beta: Schedule, taus: Any, step: int) -> xr.Dataset:

@@ -8,7 +8,7 @@ from infonce_jax.energies.base import Energy
 from infonce_jax.landscape.derivatives import displace
 from infonce_jax.landscape.model import SAME_ENERGY, Minimum
 from infonce_jax.landscape.quench import newton_polish, quench
-from infonce_jax.landscape.saddles import internal_spectrum
+from infonce_jax.landscape.saddles import internal_modes, internal_spectrum
 from infonce_jax.landscape.symmetry import Symmetry
 
 __all__ = ["Classes", "find_minima", "tail"]
@@ -55,9 +55,12 @@ class Classes:
         return len(self.energies) - 1
 
 
-def _is_valley(energy: Energy, x: np.ndarray, direction: np.ndarray, level: float) -> bool:
-    """Whether a critical point with a vanishing eigenvalue is a minimum: nothing lies below it along the flat mode."""
-    sides = displace(np.stack([x, x]), 0.05 * np.stack([direction, -direction]))
+def _is_valley(energy: Energy, symmetry: Symmetry, x: np.ndarray, hessian: np.ndarray, level: float) -> bool:
+    """Whether a critical point with vanishing eigenvalues is a minimum: no descent from beside it goes lower."""
+    values, vectors = internal_modes(symmetry, x[None], hessian[None])
+    modes = vectors[0].T[np.abs(values[0]) <= _FLAT * np.max(np.abs(hessian))]
+    steps = 0.05 * np.concatenate([modes, -modes])
+    sides = displace(np.broadcast_to(x, (len(steps), *x.shape)), steps)
     _, energies, _ = quench(energy, sides, gradient_below=1e-6)
     return bool(np.all(energies > level - 10 * SAME_ENERGY * (1 + abs(level))))
 
@@ -82,11 +85,8 @@ def find_minima(
     minima = []
     for k, group in members.items():
         best = min(group, key=lambda p: norms[p])
-        if classes.flat[k]:
-            _, vectors = np.linalg.eigh(here.hessian[best])
-            mode = vectors[:, int(np.argmin(np.abs(np.linalg.eigvalsh(here.hessian[best]) - lowest[best])))]
-            if not _is_valley(energy, x[best], mode, float(here.energy[best])):
-                continue
+        if classes.flat[k] and not _is_valley(energy, symmetry, x[best], here.hessian[best], float(here.energy[best])):
+            continue
         spectrum = spectra[best][np.isfinite(spectra[best])]
         share = sum(p < total for p in group) / total
         minima.append(

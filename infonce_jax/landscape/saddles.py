@@ -11,7 +11,7 @@ from infonce_jax.landscape.derivatives import Derivatives, derivatives, displace
 from infonce_jax.landscape.quench import newton_polish
 from infonce_jax.landscape.symmetry import Symmetry
 
-__all__ = ["SaddlePoints", "find_saddles", "internal_spectrum"]
+__all__ = ["SaddlePoints", "find_saddles", "internal_modes", "internal_spectrum"]
 
 _ITERATIONS = 150
 _LONGEST_STEP = 0.25  # radians, the length of a step over all embeddings together
@@ -69,6 +69,11 @@ def internal_spectrum(symmetry: Symmetry, x: np.ndarray, hessians: np.ndarray) -
     return values
 
 
+def internal_modes(symmetry: Symmetry, x: np.ndarray, hessians: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues, ascending, and eigenvectors in columns, with the directions of rotations moved to the far end."""
+    return np.linalg.eigh(hessians + 1e6 * _orbit_projectors(symmetry, x))
+
+
 def _ascend_one_descend_rest(here: Derivatives, projectors: np.ndarray) -> np.ndarray:
     """Newton steps that climb along the lowest internal mode and go down along all others."""
     values, vectors = np.linalg.eigh(here.hessian + 1e6 * projectors)
@@ -112,5 +117,5 @@ def find_saddles(energy: Energy, symmetry: Symmetry, starts: np.ndarray) -> Sadd
     if not index_one.any():
         return none
     x, spectra, hessians = x[index_one], spectra[index_one], here.hessian[index_one]
-    _, vectors = np.linalg.eigh(hessians + 1e6 * _orbit_projectors(symmetry, x))
+    _, vectors = internal_modes(symmetry, x, hessians)
     return SaddlePoints(x, here.energy[index_one], spectra, vectors[:, :, 0], searches[index_one])

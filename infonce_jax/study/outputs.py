@@ -17,7 +17,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import pandas as pd
 import xarray as xr
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
@@ -157,7 +156,9 @@ def _write_data(path: Path, study: Study, summary: dict[str, Any]) -> None:
     if not names:
         return
     data = xr.concat(
-        [study.data[n] for n in names], dim=pd.Index(names, name="schedule"), combine_attrs="drop_conflicts"
+        [study.data[n] for n in names],
+        dim=xr.DataArray(names, dims="schedule", name="schedule"),
+        combine_attrs="drop_conflicts",
     )
     data.attrs.update(summary=json.dumps(summary))
     _replace_zarr(path, data)
