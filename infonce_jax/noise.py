@@ -27,8 +27,8 @@ class Noise(NamedTuple):
     """The random numbers of one step of one chain.
 
     Attributes:
-        normal: standard normals, shape (n, d).
-        uniform: one number in (0, 1), for steps that accept or reject.
+        normal: standard normals, shape (n, d), or (R, n, d) for a step that moves R copies.
+        uniform: one number in (0, 1) for steps that accept or reject, or a vector of them.
     """
 
     normal: Any
@@ -125,9 +125,24 @@ def normals(keys: jax.Array, step: jax.Array, size: int, dtype: Any = jnp.float3
     return jnp.concatenate([radius * cosine, radius * sine])[:size]
 
 
-def uniforms(keys: jax.Array, step: jax.Array, size: int, dtype: Any = jnp.float32) -> jax.Array:
-    """One number in (0, 1) per chain for a step that draws `size` normals: the block after theirs. Shape (lanes,)."""
-    word, _ = threefry((keys[0], keys[1]), (step, jnp.uint32((size + 1) // 2)))
-    dtype = jnp.dtype(dtype)
+def uniforms(keys: jax.Array, step: jax.Array, size: int, dtype: Any = jnp.float32, count: int = 0) -> jax.Array:
+    """Numbers in (0, 1) for a step that draws `size` normals, from the blocks after theirs.
+
+    Args:
+        keys: shape (2, lanes), uint32.
+        step: the step, uint32 scalar.
+        size: how many normals the step draws.
+        dtype: float32 or float64.
+        count: how many numbers per chain; 0 for a single one without an axis of its own.
+
+    Returns:
+        Shape (lanes,), or (count, lanes).
+    """
+    dtype, start = jnp.dtype(dtype), jnp.uint32((size + 1) // 2)
+    if count:
+        index = start + jnp.arange((count + 1) // 2, dtype=jnp.uint32)[:, None]
+        word = jnp.concatenate(jax.lax.optimization_barrier(threefry((keys[0], keys[1]), (step, index))))[:count]
+    else:
+        word, _ = threefry((keys[0], keys[1]), (step, start))
     # In single precision the 64 largest words round to one.
     return jnp.minimum(_unit(word, dtype), dtype.type(1) - jnp.finfo(dtype).epsneg)

@@ -59,8 +59,8 @@ def _one_step(
     dtype = state.positions.dtype
     if temperature is None:
         state = state._replace(energy=energy)
-    else:  # what the integrator cached belongs to the temperature of the step before
-        state = integrator.init(energy.with_temperature(temperature), state.positions)
+    else:  # what the integrator cached of the energy belongs to the temperature of the step before
+        state = integrator.under(state, energy.with_temperature(temperature))
     new, info = integrator.step(state, noise, beta)
     seen = Observation(step, state.positions, info.energy, info.acceptance)
     watched = tuple(o.update(w, seen) for o, w in zip(observers, watched, strict=True))
@@ -110,7 +110,9 @@ def _examples(integrator: Integrator, carry: Any, temperature: bool, energy: Ene
     one = lane_examples(carry)
     position = one[0].positions
     scalar = jax.ShapeDtypeStruct((), position.dtype)
-    noise = Noise(position, scalar) if integrator.needs_uniform else position
+    noise = jax.ShapeDtypeStruct((*integrator.normals, *position.shape), position.dtype)
+    if integrator.uniforms is not None:
+        noise = Noise(noise, jax.ShapeDtypeStruct(integrator.uniforms, position.dtype))
     shape_of = functools.partial(jax.tree.map, lambda a: jax.ShapeDtypeStruct(np.shape(a), jnp.result_type(a)))
     step = jax.ShapeDtypeStruct((), jnp.int32)
     return one, noise, step, scalar, scalar if temperature else None, shape_of(energy), shape_of(observers)
@@ -118,8 +120,7 @@ def _examples(integrator: Integrator, carry: Any, temperature: bool, energy: Ene
 
 def unrolls(integrator: Integrator, carry: Any, temperature: bool, energy: Energy, observers: Any) -> bool:
     """Whether this system runs as scalars: its code has a scalar form, and not too large a one to compile."""
-    n, d = carry[0].positions.shape[1:]
-    if n * d > 128:  # beyond this even counting takes long, and matrix products win anyway
+    if _size(integrator, carry) > 128:  # beyond this even counting takes long, and matrix products win anyway
         return False
     step = functools.partial(_one_step, integrator)
     try:
@@ -128,27 +129,33 @@ def unrolls(integrator: Integrator, carry: Any, temperature: bool, energy: Energ
         return False
 
 
-def _noise(integrator: Integrator, keys: jax.Array, step: jax.Array, n: int, d: int, dtype: Any) -> tuple[Any, Any]:
-    """Normals of shape (n * d, lanes) and uniforms of shape (lanes,), or None, for one step of all lanes."""
+def _size(integrator: Integrator, carry: Any) -> int:
+    """Normals that one step of one chain draws."""
+    return math.prod(integrator.normals) * math.prod(carry[0].positions.shape[1:])
+
+
+def _noise(integrator: Integrator, keys: jax.Array, step: jax.Array, size: int, dtype: Any) -> tuple[Any, Any]:
+    """Normals of shape (size, lanes) and uniforms of shape (..., lanes), or None, for one step of all lanes."""
     word = step.astype(jnp.uint32)
-    normal = normals(keys, word, n * d, dtype)
-    uniform = uniforms(keys, word, n * d, dtype) if integrator.needs_uniform else None
+    normal = normals(keys, word, size, dtype)
+    shape = integrator.uniforms
+    uniform = None if shape is None else uniforms(keys, word, size, dtype, count=math.prod(shape) if shape else 0)
     return jax.lax.optimization_barrier((normal, uniform))
 
 
 def _array_loop(integrator: Integrator, carry: Any, keys: Any, energy: Any, observers: Any, clock: Any) -> Any:
     betas, temperatures, first, count = clock
     lanes, n, d = carry[0].positions.shape
-    dtype = carry[0].positions.dtype
+    dtype, size = carry[0].positions.dtype, _size(integrator, carry)
     step_all = jax.vmap(
         functools.partial(_one_step, integrator),
         in_axes=(0, Noise(0, 0) if integrator.needs_uniform else 0, None, None, None, None, None),
     )
 
     def body(i: jax.Array, carry: Any) -> Any:
-        normal, uniform = _noise(integrator, keys, first + i, n, d, dtype)
-        normal = normal.T.reshape(lanes, n, d)
-        noise = Noise(normal, uniform) if integrator.needs_uniform else normal
+        normal, uniform = _noise(integrator, keys, first + i, size, dtype)
+        normal = normal.T.reshape(lanes, *integrator.normals, n, d)
+        noise = Noise(normal, uniform.T) if integrator.needs_uniform else normal
         temperature = None if temperatures is None else temperatures[i]
         return step_all(carry, noise, first + i, betas[i], temperature, energy, observers)
 
@@ -157,14 +164,15 @@ def _array_loop(integrator: Integrator, carry: Any, keys: Any, energy: Any, obse
 
 def _scalar_loop(integrator: Integrator, carry: Any, keys: Any, energy: Any, observers: Any, clock: Any) -> Any:
     betas, temperatures, first, count = clock
-    _, n, d = carry[0].positions.shape
-    dtype = carry[0].positions.dtype
+    dtype, size = carry[0].positions.dtype, _size(integrator, carry)
     chain, noise, *shared = _examples(integrator, carry, temperatures is not None, energy, observers)
     step_all = vectorise(functools.partial(_one_step, integrator), (chain, noise), tuple(shared))
 
     def body(i: jax.Array, columns: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        normal, uniform = _noise(integrator, keys, first + i, n, d, dtype)
-        drawn = tuple(normal[j] for j in range(n * d)) + (() if uniform is None else (uniform,))
+        normal, uniform = _noise(integrator, keys, first + i, size, dtype)
+        drawn = tuple(normal[j] for j in range(size))
+        if uniform is not None:
+            drawn += tuple(uniform) if integrator.uniforms else (uniform,)
         temperature = None if temperatures is None else temperatures[i]
         return step_all(columns + drawn, first + i, betas[i], temperature, energy, observers)
 

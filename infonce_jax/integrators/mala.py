@@ -10,7 +10,7 @@ import numpy as np
 
 from infonce_jax.checks import positive
 from infonce_jax.energies.base import Energy
-from infonce_jax.integrators.protocol import Info, Integrator, State, geodesic, gradient_and_energy
+from infonce_jax.integrators.protocol import Info, Integrator, State, geodesic, gradient_and_energy, metropolis
 from infonce_jax.noise import Noise
 from infonce_jax.sphere import to_tangent
 
@@ -51,14 +51,12 @@ def _scheme(h: float) -> Integrator:
             jnp.sum((v - drift) ** 2) - jnp.sum((back - back_drift) ** 2)
         )
         inside = jnp.all(jnp.sum(v * v, axis=-1) < np.pi**2)
-        # A proposal whose energy is not a number is rejected like one of infinite energy.
-        possible = inside & ~jnp.isnan(log_ratio)
-        acceptance = jnp.where(possible, jnp.exp(jnp.minimum(jnp.where(possible, log_ratio, 0.0), 0.0)), 0.0)
+        acceptance = jnp.where(inside, metropolis(log_ratio), 0.0)
         accepted = noise.uniform < acceptance
         kept = [jnp.where(accepted, new, old) for new, old in ((y, x), (new_gradient, gradient), (new_value, value))]
         return State(kept[0], state.energy, (kept[1], kept[2])), Info(value, acceptance)
 
-    return Integrator("MALA", h, init, step, needs_uniform=True)
+    return Integrator("MALA", h, init, step, uniforms=())
 
 
 def _arrival(x: jax.Array, v: jax.Array) -> jax.Array:

@@ -13,7 +13,17 @@ import numpy as np
 from infonce_jax.energies.base import Energy
 from infonce_jax.sphere import to_tangent
 
-__all__ = ["Info", "Integrator", "State", "brownian_scale", "euler_scheme", "geodesic", "gradient_and_energy"]
+__all__ = [
+    "Info",
+    "Integrator",
+    "State",
+    "brownian_scale",
+    "euler_scheme",
+    "flow",
+    "geodesic",
+    "gradient_and_energy",
+    "metropolis",
+]
 
 
 class State(NamedTuple):
@@ -35,7 +45,8 @@ class Info(NamedTuple):
 
     Attributes:
         energy: E at the positions before the step.
-        acceptance: probability that the proposal was accepted, 1 for schemes without rejection.
+        acceptance: probability that the proposal was accepted, 1 for schemes without rejection. Replica exchange
+            reports that of its swaps.
     """
 
     energy: jax.Array
@@ -51,18 +62,32 @@ class Integrator:
 
     Attributes:
         name: as reports print it.
-        step_size: h > 0, in time units.
+        step_size: how far one step advances the clock of a run, > 0, in time units.
         init: (energy, positions) -> `State`.
-        step: (state, noise, beta) -> (`State`, `Info`). Noise is an array (n, d) of standard normals, or a
+        step: (state, noise, beta) -> (`State`, `Info`). Noise is an array (*normals, n, d) of standard normals, or a
             `infonce_jax.noise.Noise` where `needs_uniform`.
-        needs_uniform: whether the step accepts or rejects and so needs one uniform number as well.
+        normals: axes of the normals before (n, d): (), or (R,) for a scheme that moves R copies.
+        uniforms: shape of the uniform numbers of a step that accepts or rejects, () for a single one, or None.
+        retemper: (state, energy) -> the same state under an energy that has changed since the last step, as it does
+            when tau moves. None where the cache is a function of energy and positions, so that `init` renews it.
     """
 
     name: str
     step_size: float
     init: Callable[[Energy, jax.Array], State] = dataclasses.field(repr=False)
     step: Callable[[State, Any, jax.Array], tuple[State, Info]] = dataclasses.field(repr=False)
-    needs_uniform: bool = False
+    normals: tuple[int, ...] = ()
+    uniforms: tuple[int, ...] | None = None
+    retemper: Callable[[State, Energy], State] | None = dataclasses.field(default=None, repr=False)
+
+    @property
+    def needs_uniform(self) -> bool:
+        """Whether the step accepts or rejects and so takes a `infonce_jax.noise.Noise`."""
+        return self.uniforms is not None
+
+    def under(self, state: State, energy: Energy) -> State:
+        """The same state under another energy: what the cache holds of the energy is computed anew, the rest kept."""
+        return self.init(energy, state.positions) if self.retemper is None else self.retemper(state, energy)
 
 
 def gradient_and_energy(energy: Energy | None, x: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -97,28 +122,51 @@ def _horner(coefficients: tuple[float, ...], x: jax.Array) -> jax.Array:
     return value
 
 
-def geodesic(x: jax.Array, v: jax.Array) -> jax.Array:
-    """The exponential map for the inner loop: x, v of shape (n, d), v tangent.
+def _cos_sinc(r2: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """cos r and sin(r)/r from r^2.
 
-    In single precision the sine and cosine of the length, reduced to [-pi, pi], are short polynomials and the
-    renormalisation is one Newton step, which squares the error of the norm and so keeps it at rounding level for ever.
-    In double precision it is `sphere.exp` written with the library functions.
+    In single precision both, with r reduced to [-pi, pi], are short polynomials; in double precision they are written
+    with the library functions.
     """
-    r2 = jnp.sum(v * v, axis=-1, keepdims=True)
-    if x.dtype == jnp.float32:
+    if r2.dtype == jnp.float32:
         r = jnp.sqrt(r2)
         turns = jnp.round(r * (1 / (2 * np.pi)))
         near = turns == 0
         reduced = r - turns * (2 * np.pi)
         square = jnp.where(near, r2, reduced * reduced)
         sinc = _horner(_SINC, square) * jnp.where(near, 1.0, reduced / jnp.where(near, 1.0, r))
-        y = _horner(_COSINE, square) * x + sinc * v
-    else:
-        safe = jnp.where(r2 > 1e-12, r2, 1.0)
-        r = jnp.sqrt(safe)
-        sinc = jnp.where(r2 > 1e-12, jnp.sin(r) / r, 1 - r2 / 6)
-        y = jnp.where(r2 > 1e-12, jnp.cos(r), 1 - r2 / 2) * x + sinc * v
-    return renormalise(y)
+        return _horner(_COSINE, square), sinc
+    safe = jnp.where(r2 > 1e-12, r2, 1.0)
+    r = jnp.sqrt(safe)
+    return jnp.where(r2 > 1e-12, jnp.cos(r), 1 - r2 / 2), jnp.where(r2 > 1e-12, jnp.sin(r) / r, 1 - r2 / 6)
+
+
+def geodesic(x: jax.Array, v: jax.Array) -> jax.Array:
+    """The exponential map for the inner loop: x, v of shape (n, d), v tangent.
+
+    The renormalisation is one Newton step, which squares the error of the norm and so keeps it at rounding level for
+    ever.
+    """
+    cosine, sinc = _cos_sinc(jnp.sum(v * v, axis=-1, keepdims=True))
+    return renormalise(cosine * x + sinc * v)
+
+
+def flow(x: jax.Array, p: jax.Array, time: float) -> tuple[jax.Array, jax.Array]:
+    """Free motion on the spheres: position and momentum (unit mass) after `time`, from x with tangent momentum p.
+
+    Great circles, whatever their length: x' = cos(r) x + t sinc(r) p and p' = cos(r) p - (r^2/t) sinc(r) x with
+    r = t|p|, so that running it with -p' leads back.
+    """
+    speed2 = jnp.sum(p * p, axis=-1, keepdims=True)
+    cosine, sinc = _cos_sinc(time * time * speed2)
+    y = renormalise(cosine * x + time * sinc * p)
+    return y, to_tangent(y, cosine * p - time * speed2 * sinc * x)
+
+
+def metropolis(log_ratio: jax.Array) -> jax.Array:
+    """min(1, exp(log_ratio)), and 0 where the ratio is not a number: such a move counts as one to infinite energy."""
+    possible = ~jnp.isnan(log_ratio)
+    return jnp.where(possible, jnp.exp(jnp.minimum(jnp.where(possible, log_ratio, 0.0), 0.0)), 0.0)
 
 
 def renormalise(y: jax.Array) -> jax.Array:

@@ -27,7 +27,14 @@ ENERGIES = {
     # Products of matrices, which XLA hands to a library: another library call for another batch changed last bits.
     "large": scenarios.uniformity(64, 4, temperature=0.5).energy,
 }
-SCHEMES = {"euler": integrators.geodesic_euler(0.03), "mala": integrators.mala(0.1)}
+SCHEMES = {
+    "euler": integrators.geodesic_euler(0.03),
+    "mala": integrators.mala(0.1),
+    "strang": integrators.strang(0.03),
+    "hmc": integrators.hmc(0.2, num_leapfrog=2),
+    "kinetic": integrators.kinetic(0.1),
+    "exchange": integrators.replica_exchange(integrators.geodesic_euler(0.03), (1.0, 0.4)),
+}
 
 
 @functools.cache
@@ -80,6 +87,12 @@ def test_a_chain_does_not_depend_on_the_batch_around_it(energy):
         ("triangle", "euler", "float64"),
         ("arrays", "mala", "float32"),
         ("arrays", "euler", "float64"),
+        ("triangle", "strang", "float32"),
+        ("triangle", "hmc", "float32"),
+        ("triangle", "kinetic", "float32"),
+        ("triangle", "exchange", "float32"),
+        ("arrays", "kinetic", "float32"),
+        ("arrays", "exchange", "float32"),
     ],
 )
 def test_a_chain_does_not_depend_on_the_batch_for_other_schemes_and_double_precision(energy, scheme, dtype):
@@ -93,7 +106,16 @@ def test_a_chain_of_a_large_system_does_not_depend_on_the_batch():
         assert_same_bits(run("large", chains=chains, steps=3), run("large", chains=300, steps=3, devices=4))
 
 
-@pytest.mark.parametrize(("energy", "scheme"), [("triangle", "euler"), ("triangle", "mala"), ("arrays", "euler")])
+@pytest.mark.parametrize(
+    ("energy", "scheme"),
+    [
+        ("triangle", "euler"),
+        ("triangle", "mala"),
+        ("arrays", "euler"),
+        ("triangle", "kinetic"),
+        ("arrays", "exchange"),
+    ],
+)
 def test_a_chain_does_not_depend_on_the_chunk(energy, scheme):
     for chunk in (10, 1000):
         assert_same_bits(run(energy, scheme, chunk=chunk), run(energy, scheme))
