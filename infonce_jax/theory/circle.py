@@ -10,34 +10,16 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from scipy import integrate, sparse
-from scipy.linalg import eigh
 
 from infonce_jax.checks import count, positive, refuse
 from infonce_jax.energies.base import Energy
+from infonce_jax.landscape.derivatives import energies_of
 from infonce_jax.schedules import Schedule
+from infonce_jax.theory.finite_volumes import Cells, check_times, evolve
+from infonce_jax.theory.torus import configurations, fourier_spectrum
 
 __all__ = ["Circle"]
-
-
-def _angle_energy(energy: Energy) -> Any:
-    """E, E' and E'' as vectorised functions of the angle, in float64."""
-
-    def at(theta: jax.Array) -> jax.Array:
-        return energy(jnp.stack([jnp.cos(theta), jnp.sin(theta)])[None])
-
-    orders = [jax.jit(jax.vmap(f)) for f in (at, jax.grad(at), jax.grad(jax.grad(at)))]
-
-    def evaluate(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        with jax.enable_x64(True):
-            points = jnp.asarray(theta, jnp.float64)
-            value, slope, curvature = (np.asarray(f(points)) for f in orders)
-        return value, slope, curvature
-
-    return evaluate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,21 +45,14 @@ class Circle:
     def energy_at(self, theta: Any) -> np.ndarray:
         """E at angles theta (radians), any shape."""
         theta = np.asarray(theta, dtype=np.float64)
-        return _angle_energy(self.energy)(theta.ravel())[0].reshape(theta.shape)
+        return energies_of(self.energy, configurations(theta.reshape(-1, 1), 1)).reshape(theta.shape)
 
     def spectrum(self, beta: float, number: int = 4) -> np.ndarray:
         """The lowest eigenvalues of -L, ascending, the first one zero.
 
         From the Fourier matrix of the symmetric Witten form -(1/beta) d^2 + beta E'^2/4 - E''/2.
         """
-        b, m = positive("beta", beta), self.modes
-        points = 4 * m
-        theta = 2 * np.pi * np.arange(points) / points
-        _, slope, curvature = _angle_energy(self.energy)(theta)
-        potential = np.fft.fft(b * slope**2 / 4 - curvature / 2) / points
-        waves = np.arange(-m, m + 1)
-        matrix = potential[(waves[:, None] - waves[None]) % points] + np.diag(waves**2 / b)
-        return eigh(matrix, eigvals_only=True, subset_by_index=(0, number - 1))
+        return fourier_spectrum(self.energy, beta, number, self.modes)
 
     def gap(self, beta: float) -> float:
         """The spectral gap, the slowest relaxation rate of the law at constant beta (1/time)."""
@@ -107,6 +82,9 @@ class Circle:
             start: angle, radians.
             target: angle, radians.
             radius: radians, below pi.
+
+        Raises:
+            InputError: beta or radius not positive, or beta so large that e^{beta E} overflows.
         """
         b, r = positive("beta", beta), positive("radius", radius)
         arc = 2 * np.pi - 2 * r
@@ -120,6 +98,9 @@ class Circle:
         width = np.diff(edges)[:, None]
         y = edges[:-1, None] + width * (nodes + 1) / 2
         energies = self.energy_at(target + r + y)
+        if b * (energies.max() - energies.min()) > 700:
+            raise refuse("beta", f"{b:g}", f"at most {700 / (energies.max() - energies.min()):.4g} here",
+                         "beyond it e^(beta E) overflows; use theory.escape_rate")  # fmt: skip
         up, down = np.exp(b * (energies - energies.max())), np.exp(-b * (energies - energies.min()))
         w = width * weights / 2
         scale = np.cumsum(np.concatenate([[0.0], np.sum(w * up, axis=1)]))
@@ -129,6 +110,14 @@ class Circle:
         half = len(left) - 1
         near = rest[half] * np.sum((w * down * before)[:half]) + scale[half] * np.sum((w * down * after)[half:])
         return float(b * near / scale[-1] * np.exp(b * (energies.max() - energies.min())))
+
+    def cells(self, number: int = 1440) -> Cells:
+        """Equal cells around the circle, the first one centred at angle 0."""
+        n = count("cells", number, least=16)
+        points = configurations(2 * np.pi * np.arange(n)[:, None] / n, 1)
+        volume = np.full(n, 2 * np.pi / n)
+        ring = np.stack([np.arange(n), (np.arange(n) + 1) % n])
+        return Cells(points, volume, energies_of(self.energy, points), ring, 1 / volume)
 
     def annealed_law(
         self, schedule: Schedule, times: Sequence[float], initial: Any = "uniform", cells: int = 1440
@@ -140,38 +129,21 @@ class Circle:
 
         Args:
             schedule: beta(t).
-            times: increasing, positive, in time units.
+            times: increasing, in time units, none negative.
             initial: "uniform", or an angle in radians for a start at one point.
             cells: of the grid, at least 16.
 
         Returns:
             Cell centres in radians, shape (cells,), and probabilities of the cells, shape (len(times), cells).
         """
-        t = np.asarray(times, dtype=np.float64)
-        if t.ndim != 1 or not len(t) or np.any(np.diff(t) <= 0) or t[0] <= 0:
-            raise refuse(
-                "times", repr(times), "increasing positive times", "leave out 0, where the law is the initial one"
-            )
-        n = count("cells", cells, least=16)
-        centres = 2 * np.pi * np.arange(n) / n
-        energies = self.energy_at(centres)
-        rate = _ScharfetterGummel(energies, 2 * np.pi / n)
+        t = check_times(times)
+        grid = self.cells(cells)
+        n = len(grid.volumes)
         law = np.full(n, 1.0 / n)
         if not isinstance(initial, str):
             law = np.zeros(n)
             law[int(np.rint(np.mod(float(initial), 2 * np.pi) / (2 * np.pi) * n)) % n] = 1.0
-
-        def generator(clock: float) -> sparse.csc_matrix:
-            now = np.expm1(clock)
-            return rate.matrix(float(schedule(now))) * np.exp(clock)
-
-        solution = integrate.solve_ivp(
-            lambda clock, p: generator(clock) @ p, (0.0, np.log1p(t[-1])), law, method="BDF", t_eval=np.log1p(t),
-            jac=lambda clock, _: generator(clock), rtol=1e-8, atol=1e-14,
-        )  # fmt: skip
-        if not solution.success:
-            raise RuntimeError(f"the stiff solver stopped at t = {np.expm1(solution.t[-1]):g}: {solution.message}")
-        return centres, solution.y.T
+        return 2 * np.pi * np.arange(n) / n, evolve(grid, schedule, t, law)
 
 
 def _running_integral(nodes: np.ndarray, width: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -180,27 +152,3 @@ def _running_integral(nodes: np.ndarray, width: np.ndarray, values: np.ndarray) 
     powers = np.vander(nodes, order, increasing=True)
     upper = np.array([(nodes ** (k + 1) - (-1.0) ** (k + 1)) / (k + 1) for k in range(order)]).T
     return width / 2 * (values @ np.linalg.solve(powers.T, upper.T))
-
-
-class _ScharfetterGummel:
-    """Rates between neighbouring cells of a ring: (1/(beta h^2)) B(beta (E_j - E_i)), B(z) = z/(e^z - 1)."""
-
-    def __init__(self, energies: np.ndarray, spacing: float) -> None:
-        self.difference = np.roll(energies, -1) - energies
-        self.spacing = spacing
-
-    def matrix(self, beta: float) -> sparse.csc_matrix:
-        n = len(self.difference)
-        z = beta * self.difference
-        up, down = (_bernoulli(s * z) / (beta * self.spacing**2) for s in (1.0, -1.0))
-        here, there = np.arange(n), (np.arange(n) + 1) % n
-        rows = np.concatenate([there, here, here, there])
-        columns = np.concatenate([here, there, here, there])
-        return sparse.csc_matrix((np.concatenate([up, down, -up, -down]), (rows, columns)), shape=(n, n))
-
-
-def _bernoulli(z: np.ndarray) -> np.ndarray:
-    small = np.abs(z) < 1e-5
-    safe = np.where(small, 1.0, z)
-    with np.errstate(over="ignore"):
-        return np.where(small, 1 - z / 2 + z * z / 12, safe / np.expm1(safe))
