@@ -122,9 +122,15 @@ def unrolls(integrator: Integrator, carry: Any, temperature: bool, energy: Energ
     """Whether this system runs as scalars: its code has a scalar form, and not too large a one to compile."""
     if _size(integrator, carry) > 128:  # beyond this even counting takes long, and matrix products win anyway
         return False
+    leaves, tree = jax.tree.flatten(_examples(integrator, carry, temperature, energy, observers))
+    return _has_few_operations(integrator, tuple(leaves), tree)
+
+
+@functools.lru_cache(maxsize=512)  # counting traces the step, which many short runs would pay for each time
+def _has_few_operations(integrator: Integrator, leaves: tuple[Any, ...], tree: Any) -> bool:
     step = functools.partial(_one_step, integrator)
     try:
-        return count_operations(step, *_examples(integrator, carry, temperature, energy, observers)) <= _MOST_OPERATIONS
+        return count_operations(step, *tree.unflatten(leaves)) <= _MOST_OPERATIONS
     except CannotUnrollError:
         return False
 

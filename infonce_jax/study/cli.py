@@ -1,4 +1,4 @@
-"""The command line: `infonce-jax study`, `infonce-jax landscape`, `infonce-jax scenarios`."""
+"""The command line: `infonce-jax study`, `infonce-jax hitting`, `infonce-jax landscape`, `infonce-jax scenarios`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import tyro
 
 from infonce_jax.checks import InputError
 from infonce_jax.devices import use_all_cores
+from infonce_jax.study import hitting
 from infonce_jax.study.configuration import StudyConfiguration
+from infonce_jax.study.hitting import HittingConfiguration
 
 __all__ = ["main"]
 
@@ -31,6 +33,8 @@ class LandscapeConfiguration:
     """Searches for saddles."""
     seed: int = 0
     """Seed of the starts."""
+    out: Path | None = None
+    """Directory for the disconnectivity graph and the path over the barrier, as pictures; none by default."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +44,7 @@ class ScenariosConfiguration:
 
 _Command = (
     Annotated[StudyConfiguration, tyro.conf.subcommand("study")]
+    | Annotated[HittingConfiguration, tyro.conf.subcommand("hitting")]
     | Annotated[LandscapeConfiguration, tyro.conf.subcommand("landscape")]
     | Annotated[ScenariosConfiguration, tyro.conf.subcommand("scenarios")]
 )
@@ -53,6 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
         use_all_cores()
         if isinstance(command, StudyConfiguration):
             return _study(command)
+        if isinstance(command, HittingConfiguration):
+            return hitting.command(command)
         if isinstance(command, LandscapeConfiguration):
             return _landscape(command)
         return _scenarios()
@@ -91,8 +98,10 @@ def _study(configuration: StudyConfiguration) -> int:
 
 def _landscape(configuration: LandscapeConfiguration) -> int:
     from infonce_jax import landscape
+    from infonce_jax.study import landscape_figures, outputs
     from infonce_jax.study.run import choose_scenario, describe_landscape
 
+    out = None if configuration.out is None else outputs.prepare_directory(configuration.out)
     scenario = choose_scenario(configuration.scenario, configuration.temperature)
     print(f"{scenario.name}: {scenario.description}")
     land = landscape.explore(scenario.energy, configuration.seed, configuration.quenches, configuration.searches)
@@ -100,6 +109,7 @@ def _landscape(configuration: LandscapeConfiguration) -> int:
     for saddle in land.saddles:
         ends = "-".join(map(str, saddle.ends))
         print(f"  saddle {ends:<7s} E = {saddle.energy:.6f}   unstable mode {saddle.eigenvalues[0]:.3f}")
+    landscape_figures.cross_check(land, scenario.name, out, print)
     return 0
 
 
