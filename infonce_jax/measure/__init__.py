@@ -2,6 +2,7 @@
 
 from infonce_jax.measure import reaction_coordinates
 from infonce_jax.measure.exponential_law import ExponentialTest, exponential_test
+from infonce_jax.measure.free_energy import BasinFreeEnergies, ConfinedMeans, basin_free_energies
 from infonce_jax.measure.hitting import deepest_trap, hitting_times
 from infonce_jax.measure.passages import Ball, EnergyBelow
 from infonce_jax.measure.proportions import Proportion, proportion, proportions
@@ -10,12 +11,15 @@ from infonce_jax.measure.survival import ExponentialMean, Survival, exponential_
 
 __all__ = [
     "Ball",
+    "BasinFreeEnergies",
+    "ConfinedMeans",
     "EnergyBelow",
     "ExponentialMean",
     "ExponentialTest",
     "Proportion",
     "Splitting",
     "Survival",
+    "basin_free_energies",
     "deepest_trap",
     "exponential_mean",
     "exponential_test",

@@ -100,7 +100,7 @@ class Circle:
         energies = self.energy_at(target + r + y)
         if b * (energies.max() - energies.min()) > 700:
             raise refuse("beta", f"{b:g}", f"at most {700 / (energies.max() - energies.min()):.4g} here",
-                         "beyond it e^(beta E) overflows; use theory.escape_rate")  # fmt: skip
+                         "beyond it e^(beta E) overflows; use theory.rate")  # fmt: skip
         up, down = np.exp(b * (energies - energies.max())), np.exp(-b * (energies - energies.min()))
         w = width * weights / 2
         scale = np.cumsum(np.concatenate([[0.0], np.sum(w * up, axis=1)]))

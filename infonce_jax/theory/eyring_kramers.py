@@ -6,97 +6,100 @@ negative eigenvalue lambda_-), the rate of leaving the minimum is
     sum_s (|lambda_-|/2 pi) (vol O_s/vol O_m) sqrt(det' H_m/|det' H_s|) (beta/2 pi)^{(s-k)/2} e^{-beta (E_s - E_m)},
 
 det' the product of the eigenvalues that rotations do not make zero (Bovier, Eckhoff, Gayrard and Klein 2004 for wells
-that are points; orbits by integrating over the group). It is an asymptotic statement: at beta times barrier below 6 it
-is off by tens of per cent, and for soft valleys by factors.
+that are points; orbits by integrating over the group). In other words (|lambda_-|/2 pi) Z_saddle/Z_basin with Gaussian
+Z. It is an asymptotic statement: at beta times barrier below 6 it is off by tens of per cent, and for soft valleys by
+factors. `Corrections` mend both: Z_basin measured, and the conductance of the saddle beyond the Gaussian.
 """
 
 from __future__ import annotations
 
-import itertools
+import dataclasses
 import math
 
+import networkx as nx
 import numpy as np
 
 from infonce_jax.checks import positive, refuse
-from infonce_jax.landscape import Landscape, Minimum, Saddle, Symmetry
+from infonce_jax.landscape import Landscape
+from infonce_jax.theory.capacity import conductance_ratios
+from infonce_jax.theory.partition import PartitionTable, log_partitions, saddle_log_partitions
 
-__all__ = ["escape_rate", "orbit_volume", "rate_matrix"]
+__all__ = ["Corrections", "corrections", "merged_classes", "rate", "rate_matrix"]
+
+_TABLE_POINTS = 6
+_SHALLOW = 0.1  # a passage this much lower than the deepest holds nothing up, whatever its rate
+_COLDEST = 60.0  # beta times depth where the ratio is within a few per cent of 1 and the rate is below 1e-26
 
 
-def _sphere_volume(dimension: int) -> float:
-    """Surface of the unit sphere S^dimension."""
-    return 2 * math.pi ** ((dimension + 1) / 2) / math.gamma((dimension + 1) / 2)
+@dataclasses.dataclass(frozen=True, eq=False)
+class Corrections:
+    """What mends the harmonic rates of one landscape; arrays, so that they can come from anywhere.
+
+    Attributes:
+        partitions: log Z of every class of minima against beta, as `infonce_jax.measure.basin_free_energies` measures.
+        betas: of the ratios, ascending, shape (k,).
+        ratios: conductance of every saddle relative to the harmonic one, shape (k, saddles).
+    """
+
+    partitions: PartitionTable
+    betas: np.ndarray
+    ratios: np.ndarray
+
+    def ratio(self, saddle: int, beta: float) -> float:
+        """Interpolated in log beta; the end values hold beyond the ends."""
+        logs = np.log(self.ratios[:, saddle])
+        return math.exp(float(np.interp(math.log(beta), np.log(self.betas), logs)))
 
 
-def orbit_volume(symmetry: Symmetry, x: np.ndarray) -> tuple[float, int]:
-    """Volume and dimension of the orbit of a configuration under the connected symmetries SO(V).
-
-    With c_i the eigenvalues of the d x d matrix sum_i z_i z_i^T within V, of rank r in k = dim V dimensions: for
-    r >= k - 1, prod_{l=1}^{k-1} vol(S^l) prod_{i<j} (c_i + c_j)^{1/2}; for smaller r, prod_{l=k-r}^{k-1} vol(S^l)
-    prod_{i<j<=r} (c_i + c_j)^{1/2} prod_{i<=r} c_i^{(k-r)/2}. On the circle always 2 pi sqrt(n).
+def corrections(landscape: Landscape, partitions: PartitionTable) -> Corrections:
+    """Corrections from measured partition functions and the conductance of each saddle between two classes.
 
     Args:
-        symmetry: of the energy.
-        x: shape (n, d).
-
-    Returns:
-        The volume, in the metric of the product of spheres, and the dimension; (1, 0) where no rotation moves x.
+        landscape: from `landscape.explore`.
+        partitions: for example `measure.basin_free_energies(landscape).table`.
     """
-    k = len(symmetry.free)
-    if k < 2:
-        return 1.0, 0
-    inside = x @ symmetry.free.T
-    c = np.sort(np.linalg.eigvalsh(inside.T @ inside))[::-1]
-    rank = int(np.sum(c > 1e-9 * c[0]))
-    c = np.maximum(c, 0.0)
-    if rank >= k - 1:
-        spheres = [_sphere_volume(size) for size in range(1, k)]
-        pairs = [math.sqrt(c[i] + c[j]) for i, j in itertools.combinations(range(k), 2)]
-        return math.prod(spheres) * math.prod(pairs), k * (k - 1) // 2
-    spheres = [_sphere_volume(size) for size in range(k - rank, k)]
-    pairs = [math.sqrt(c[i] + c[j]) for i, j in itertools.combinations(range(rank), 2)]
-    across = math.prod(c[i] ** ((k - rank) / 2) for i in range(rank))
-    return math.prod(spheres) * math.prod(pairs) * across, rank * (rank - 1) // 2 + rank * (k - rank)
+    depths = [s.energy - max(landscape.minima[end].energy for end in s.ends) for s in landscape.saddles]
+    between = [depth for s, depth in zip(landscape.saddles, depths, strict=True) if s.ends[0] != s.ends[1]]
+    deepest = max(between, default=1.0)
+    betas = np.geomspace(3.0, _COLDEST, _TABLE_POINTS) / deepest
+    ratios = np.ones((len(betas), len(depths)))
+    for k, saddle in enumerate(landscape.saddles):
+        if saddle.ends[0] != saddle.ends[1] and depths[k] > _SHALLOW * deepest:
+            ratios[:, k] = conductance_ratios(landscape, k, betas)
+    return Corrections(partitions, betas, ratios)
 
 
-def _log_prefactor(symmetry: Symmetry, minimum: Minimum, saddle: Saddle, beta: float, friction: float | None) -> float:
-    volume_m, k = orbit_volume(symmetry, minimum.position)
-    volume_s, s = orbit_volume(symmetry, saddle.position)
-    unstable = abs(float(saddle.eigenvalues[0]))
+def _log_conductances(
+    landscape: Landscape, beta: float, friction: float | None, mend: Corrections | None
+) -> np.ndarray:
+    """log of (|lambda_-|/2 pi) Z_saddle for every saddle, all copies together: rate times Z of the basin it leaves."""
+    unstable = np.abs([saddle.eigenvalues[0] for saddle in landscape.saddles])
     if friction is not None:  # Kramers 1940, unit mass: the rate at which momentum leaves the top
-        unstable = math.sqrt(friction**2 / 4 + unstable) - friction / 2
-    determinants = np.sum(np.log(minimum.eigenvalues)) - np.sum(np.log(np.abs(saddle.eigenvalues)))
-    return (
-        math.log(unstable / (2 * math.pi)) + math.log(volume_s / volume_m) + determinants / 2
-        + (s - k) / 2 * math.log(beta / (2 * math.pi))
-    )  # fmt: skip
+        unstable = np.sqrt(friction**2 / 4 + unstable) - friction / 2
+    logs = np.log(unstable / (2 * math.pi)) + saddle_log_partitions(landscape, beta)
+    if mend is None:
+        return logs
+    return logs + np.log([mend.ratio(k, beta) for k in range(len(logs))])
 
 
-def _passages(landscape: Landscape, source: int, target: int) -> list[tuple[Saddle, float]]:
-    """Saddles that lead from one copy of `source` to `target`, and how many copies of each lie around that copy."""
-    found = []
-    minimum = landscape.minima[source]
-    for saddle in landscape.saddles:
-        if sorted(saddle.ends) != sorted((source, target)):
-            continue
-        if saddle.copies is None or not minimum.copies:
-            raise refuse("landscape", "a symmetry group too large to list", "counted copies of minima and saddles",
-                         "rates need them; use a landscape with fewer symmetries")  # fmt: skip
-        sides = 2 if source == target else 1
-        found.append((saddle, sides * saddle.copies / minimum.copies))
-    return found
-
-
-def escape_rate(landscape: Landscape, source: int, target: int, beta: float, friction: float | None = None) -> float:
-    """Rate (1/time) from one copy of a minimum to all copies of another class, by Eyring and Kramers.
+def rate(
+    landscape: Landscape,
+    source: int,
+    target: int,
+    beta: float,
+    friction: float | None = None,
+    corrections: Corrections | None = None,
+) -> float:
+    """Rate (1/time) from one copy of a minimum to all copies of another class.
 
     Args:
         landscape: from `landscape.explore`.
         source: index into its minima.
-        target: index into its minima; another one than `source` for a rate between classes.
+        target: index into its minima. With `source` itself, the rate to the other copies of the same class.
         beta: inverse temperature.
         friction: None for the overdamped dynamics; gamma > 0 for kinetic Langevin dynamics of unit mass, where
             |lambda_-| becomes (gamma^2/4 + |lambda_-|)^{1/2} - gamma/2.
+        corrections: None for the harmonic formula of Eyring and Kramers.
 
     Returns:
         The rate; 0 where no saddle joins the two directly.
@@ -110,22 +113,52 @@ def escape_rate(landscape: Landscape, source: int, target: int, beta: float, fri
     for name, index in (("source", source), ("target", target)):
         if not 0 <= index < len(landscape.minima):
             raise refuse(name, index, f"0 to {len(landscape.minima) - 1}", "an index into landscape.minima")
-    minimum = landscape.minima[source]
-    total = 0.0
-    for saddle, number in _passages(landscape, source, target):
-        log_rate = _log_prefactor(landscape.symmetry, minimum, saddle, b, friction)
-        total += number * math.exp(log_rate - b * (saddle.energy - minimum.energy))
-    return total
+    basin = log_partitions(landscape, b, corrections.partitions if corrections else None)[source]
+    sides = 2 if source == target else 1
+    conductances = _log_conductances(landscape, b, friction, corrections)
+    return sides * sum(
+        math.exp(log - basin)
+        for saddle, log in zip(landscape.saddles, conductances, strict=True)
+        if sorted(saddle.ends) == sorted((source, target))
+    )
 
 
-def rate_matrix(landscape: Landscape, beta: float, friction: float | None = None) -> np.ndarray:
+def rate_matrix(
+    landscape: Landscape, beta: float, friction: float | None = None, corrections: Corrections | None = None
+) -> np.ndarray:
     """Generator of the Markov chain over classes of minima: Q[i, j] the rate from class i to j, rows summing to zero.
 
-    Detailed balance holds with the harmonic weights copies_i vol(O_i) (beta/2 pi)^{k_i/2} e^{-beta E_i}/sqrt(det' H_i),
-    because both directions share their saddles.
+    Detailed balance holds with the weights Z_i, harmonic or measured, because both directions share their saddles.
     """
-    n = len(landscape.minima)
-    q = np.array(
-        [[escape_rate(landscape, i, j, beta, friction) if i != j else 0.0 for j in range(n)] for i in range(n)]
-    )
+    b, n = positive("beta", beta), len(landscape.minima)
+    basins = log_partitions(landscape, b, corrections.partitions if corrections else None)
+    q = np.zeros((n, n))
+    for saddle, log in zip(landscape.saddles, _log_conductances(landscape, b, friction, corrections), strict=True):
+        i, j = saddle.ends
+        if i != j:
+            q[i, j] += math.exp(log - basins[i])
+            q[j, i] += math.exp(log - basins[j])
     return q - np.diag(q.sum(axis=1))
+
+
+def merged_classes(landscape: Landscape, beta: float, multiple: float = 3.0) -> list[tuple[int, ...]]:
+    """Groups of classes that a few 1/beta cannot hold apart; only between groups does a rate mean anything.
+
+    Two classes are joined where a saddle between them stands less than multiple/beta above the higher one. Within a
+    group the Gibbs law is reached before anything leaves it.
+
+    Args:
+        landscape: from `landscape.explore`.
+        beta: inverse temperature, > 0.
+        multiple: how many 1/beta count as a few.
+
+    Returns:
+        Tuples of indices into `landscape.minima`, by their lowest member.
+    """
+    height = positive("multiple", multiple) / positive("beta", beta)
+    graph = nx.Graph()
+    graph.add_nodes_from(range(len(landscape.minima)))
+    for saddle in landscape.saddles:
+        if saddle.energy - max(landscape.minima[end].energy for end in saddle.ends) < height:
+            graph.add_edge(*saddle.ends)
+    return sorted(tuple(sorted(group)) for group in nx.connected_components(graph))

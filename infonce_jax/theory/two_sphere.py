@@ -168,7 +168,7 @@ class TwoSphere:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             times = mean_times(matrix, killing.ravel()).reshape(energies.shape)[::-1]
         if not np.all(np.isfinite(times)):
-            raise refuse("beta", f"{beta:g}", "times below 1e308", "they are e^(beta barrier); use theory.escape_rate")
+            raise refuse("beta", f"{beta:g}", "times below 1e308", "they are e^(beta barrier); use theory.rate")
         return _on_meridian(polar, times, radius, angle)
 
 

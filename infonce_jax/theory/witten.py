@@ -100,5 +100,5 @@ def cutoff(shells: np.ndarray, beta: float, most: int, least: int, given: int | 
     fits = np.flatnonzero(tail[: most + 1] < 1e-7)
     if not len(fits):
         raise refuse("beta", f"{beta:g}, whose law is narrower than {most} modes resolve", "a smaller beta",
-                     "at low temperature the gap follows theory.escape_rate")  # fmt: skip
+                     "at low temperature the gap follows theory.rate")  # fmt: skip
     return max(int(fits[0]), least)

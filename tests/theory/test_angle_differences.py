@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import infonce_jax as ij
-from infonce_jax.theory import escape_rate, fokker_planck
+from infonce_jax.theory import fokker_planck, rate
 from infonce_jax.theory.angle_differences import AngleDifferences
 from infonce_jax.theory.circle import Circle
 from infonce_jax.theory.torus import fourier_spectrum
@@ -40,7 +40,7 @@ def test_triangle_gaps(gaps):
 def test_triangle_gap_tends_to_eyring_kramers_from_below_and_to_the_spectral_depth(triangle, gaps):
     land = ij.landscape.explore(triangle, num_quenches=64, num_searches=64)
     assert land.spectral_depth == pytest.approx(1.2166684982385765, rel=1e-7)
-    ratios = [gaps[beta] / (2 * escape_rate(land, 0, 0, beta)) for beta in TRIANGLE]
+    ratios = [gaps[beta] / (2 * rate(land, 0, 0, beta)) for beta in TRIANGLE]
     assert ratios == pytest.approx([ratio for _, ratio in TRIANGLE.values()], rel=1e-5)
     assert ratios == sorted(ratios)
     assert ratios[-1] < 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import infonce_jax as ij
-from infonce_jax.theory import escape_rate, fokker_planck
+from infonce_jax.theory import fokker_planck, rate
 
 GLOBAL, LOCAL = np.deg2rad(105.79580814457366), np.deg2rad(-108.96878905866609)
 HIGH, LOW = np.deg2rad(-176.52545468418643), np.deg2rad(-13.987552870473186)
@@ -84,7 +84,7 @@ def test_exact_values_tend_to_eyring_kramers(energy):
     land = ij.landscape.explore(energy, num_quenches=64, num_searches=64)
     ratios, times = [], []
     for beta, (_, ratio, _, time_ratio) in FIXED.items():
-        there, back = escape_rate(land, 1, 0, beta), escape_rate(land, 0, 1, beta)
+        there, back = rate(land, 1, 0, beta), rate(land, 0, 1, beta)
         ratios.append(fokker_planck.spectral_gap(energy, beta) / (there + back))
         times.append(fokker_planck.mean_first_passage(energy, beta, at(LOCAL), at(GLOBAL), 0.2) * there)
         assert ratios[-1] == pytest.approx(ratio, rel=2e-6)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import infonce_jax as ij
-from infonce_jax.theory import escape_rate, orbit_volume, rate_matrix
+from infonce_jax.theory import orbit_volume, rate, rate_matrix
 from infonce_jax.theory.annealing import horizon_law, logarithmic_exponent, trapping_criterion, two_state_law
 
 
@@ -25,13 +25,13 @@ def ring():
 @pytest.mark.parametrize(("beta", "time"), [(5, 17.084844), (10, 89.345091), (20, 2418.90098), (40, 1772973.55)])
 def test_double_well_formula(well, beta, time):
     # THEORY section 3, column "Eyring-Kramers"
-    assert 1 / escape_rate(well, 1, 0, beta) == pytest.approx(time, rel=1e-7)
+    assert 1 / rate(well, 1, 0, beta) == pytest.approx(time, rel=1e-7)
 
 
 @pytest.mark.parametrize(("scaled", "time"), [(5, 1472), (6, 4002), (7, 10879)])
 def test_ring5_harmonic_time_counts_orbits_and_copies(ring, scaled, time):
     # THEORY, "soft valleys": harmonic column, times from the trap at beta E* = 5, 6, 7
-    assert 1 / escape_rate(ring, 1, 0, scaled / 0.66304837) == pytest.approx(time, rel=5e-4)
+    assert 1 / rate(ring, 1, 0, scaled / 0.66304837) == pytest.approx(time, rel=5e-4)
 
 
 @pytest.mark.parametrize(
@@ -43,15 +43,15 @@ def test_triangle_gap_is_twice_the_rate_between_its_two_copies(beta, gap):
     energy = ij.energies.uniformity_energy(3, 2, temperature=0.5, reduction="mean")
     land = ij.landscape.explore(energy, num_quenches=128, num_searches=128)
     assert (land.minima[0].copies, land.saddles[0].copies) == (2, 3)
-    assert 2 * escape_rate(land, 0, 0, beta) == pytest.approx(gap, rel=1e-6)
+    assert 2 * rate(land, 0, 0, beta) == pytest.approx(gap, rel=1e-6)
 
 
 def test_kinetic_rate_is_slower_and_reaches_the_overdamped_one_at_high_friction(well):
-    slow = escape_rate(well, 1, 0, 20.0, friction=1.0)
-    over = escape_rate(well, 1, 0, 20.0)
+    slow = rate(well, 1, 0, 20.0, friction=1.0)
+    over = rate(well, 1, 0, 20.0)
     assert slow < over
     # gamma times the kinetic rate tends to the overdamped one, with an error lambda/gamma^2 = 1e-4 here
-    assert 100.0 * escape_rate(well, 1, 0, 20.0, friction=100.0) == pytest.approx(over, rel=3e-4)
+    assert 100.0 * rate(well, 1, 0, 20.0, friction=100.0) == pytest.approx(over, rel=3e-4)
 
 
 def test_rates_obey_detailed_balance_with_harmonic_weights(ring):
