@@ -2,13 +2,14 @@
 #   make study    creates .venv, installs, and runs the main job on its default scenario
 #   make test     creates .venv, installs, and runs lint, types and tests
 #   make bench    speed against a plain version
+#   make experiments   claims of the literature, one figure and one verdict each
 
 PYTHON ?= $(shell for p in python3 python3.12 python3.13 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: study test bench lint types clean
+.PHONY: study test bench experiments lint types clean
 
 study: .venv/installed
 	$(BIN)/infonce-jax study $(ARGS)
@@ -18,6 +19,9 @@ test: lint types
 
 bench: .venv/installed
 	$(BIN)/python -m benchmarks.throughput $(ARGS)
+
+experiments: .venv/installed
+	$(BIN)/python -m experiments $(ARGS)
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
