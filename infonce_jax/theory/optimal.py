@@ -56,8 +56,8 @@ def optimal_schedule(
     """Find beta(t) that minimises P(not at the global minimum at the horizon) under the master equation.
 
     log beta is linear between knots that are even in log(1 + t/t0), t0 a thousandth of the horizon; Adam descends
-    log P through the exact dynamics of 160 pieces of constant beta, from several starts. It is as good as the rates are:
-    without corrections soft traps are left three times too slowly.
+    log P through the exact dynamics of 160 pieces of constant beta, from several starts. It is as good as the rates
+    are: without corrections soft traps are left three times too slowly.
 
     Args:
         landscape: from `landscape.explore`, with counted copies and a trap.
