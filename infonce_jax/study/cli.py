@@ -1,4 +1,4 @@
-"""The command line: `infonce-jax study`, `infonce-jax hitting`, `infonce-jax landscape`, `infonce-jax scenarios`."""
+"""The command line: `infonce-jax study`, `hitting`, `recommend`, `landscape` and `scenarios`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import tyro
 
 from infonce_jax.checks import InputError
 from infonce_jax.devices import use_all_cores
-from infonce_jax.study import hitting
+from infonce_jax.study import hitting, recommend
 from infonce_jax.study.configuration import StudyConfiguration
 from infonce_jax.study.hitting import HittingConfiguration
+from infonce_jax.study.recommend import RecommendConfiguration
 
 __all__ = ["main"]
 
@@ -45,6 +46,7 @@ class ScenariosConfiguration:
 _Command = (
     Annotated[StudyConfiguration, tyro.conf.subcommand("study")]
     | Annotated[HittingConfiguration, tyro.conf.subcommand("hitting")]
+    | Annotated[RecommendConfiguration, tyro.conf.subcommand("recommend")]
     | Annotated[LandscapeConfiguration, tyro.conf.subcommand("landscape")]
     | Annotated[ScenariosConfiguration, tyro.conf.subcommand("scenarios")]
 )
@@ -60,6 +62,8 @@ def main(arguments: list[str] | None = None) -> int:
             return _study(command)
         if isinstance(command, HittingConfiguration):
             return hitting.command(command)
+        if isinstance(command, RecommendConfiguration):
+            return recommend.command(command)
         if isinstance(command, LandscapeConfiguration):
             return _landscape(command)
         return _scenarios()

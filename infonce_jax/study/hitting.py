@@ -15,11 +15,12 @@ import numpy as np
 import tyro
 import xarray as xr
 
-from infonce_jax import landscape, measure
+from infonce_jax import landscape, measure, theory
 from infonce_jax.checks import InputError, count, positive, refuse
 from infonce_jax.landscape import Landscape
 from infonce_jax.scenarios import Scenario
 from infonce_jax.study.run import choose_scenario, describe_landscape
+from infonce_jax.theory.master_equation import mean_hitting_times
 
 __all__ = ["HittingConfiguration", "HittingStudy", "hitting_table", "run_hitting", "write_hitting"]
 
@@ -48,6 +49,8 @@ class HittingConfiguration:
     """Steps after which a chain that has not arrived is censored."""
     temperature: float | None = None
     """Temperature inside the loss (tau); by default the scenario's own."""
+    corrected: bool = True
+    """Also predict with measured free energies of the basins, which takes half a minute or more."""
 
     def checked(self) -> HittingConfiguration:
         """The configuration itself.
@@ -111,10 +114,26 @@ def run_hitting(configuration: HittingConfiguration, say: Callable[[str], None] 
     data = measure.hitting_times(
         scenario.energy, land, betas, configuration.num_chains, configuration.seed,
         step_size=configuration.step_size, max_steps=configuration.max_steps,
+        corrected=_corrected_rates(land, betas, configuration, say) if configuration.corrected else None,
     )  # fmt: skip
     say(f"{configuration.num_chains} chains per temperature from the trap to {data.attrs['target']}, "
         f"step {data.attrs['step_size']:g} time units")  # fmt: skip
     return HittingStudy(configuration, scenario, land, data, time.perf_counter() - started)
+
+
+def _corrected_rates(
+    land: Landscape, betas: np.ndarray, configuration: HittingConfiguration, say: Callable[[str], None]
+) -> np.ndarray | None:
+    """Rates out of the trap from measured free energies, shape (betas,); None where they cannot be had, and a line."""
+    try:
+        free = measure.basin_free_energies(land, seed=configuration.seed)
+        mend = theory.corrections(land, free.table)
+    except InputError as error:
+        say(f"  no corrected prediction: {error}")
+        return None
+    say(f"  {free.statement()}")
+    trap = measure.deepest_trap(land)
+    return np.array([1 / mean_hitting_times(land, float(beta), corrections=mend)[trap] for beta in betas])
 
 
 def number(value: float) -> str:
@@ -139,6 +158,7 @@ def rows(study: HittingStudy) -> list[dict[str, str]]:
             "censored": f"{int(at['censored'].sum())}",
             "p": "-" if math.isnan(v["p_value"]) else f"{v['p_value']:.3f} ({v['tested']:.0f})",
             "harmonic": number(v["eyring_kramers"]),
+            "corrected": number(v.get("corrected", math.nan)),
             "exact": number(v["exact"]),
             "bias": f"{number(v['bias'])} ± {number(v['bias_standard_error'])}",
             "extrapolated": f"{number(v['mean_extrapolated'])} ± {number(v['mean_extrapolated_standard_error'])}",
@@ -148,8 +168,8 @@ def rows(study: HittingStudy) -> list[dict[str, str]]:
 
 _HEADS = {
     "beta": "beta", "depth": "beta E*", "mean": "mean time [95 %]", "censored": "censored",
-    "p": "p(exponential) (times)", "harmonic": "Eyring-Kramers", "exact": "exact", "bias": "bias of step",
-    "extrapolated": "mean without it",
+    "p": "p(exponential) (times)", "harmonic": "Eyring-Kramers", "corrected": "corrected", "exact": "exact",
+    "bias": "bias of step", "extrapolated": "mean without it",
 }  # fmt: skip
 
 

@@ -58,8 +58,16 @@ def test_measured_times_are_near_the_exact_ones(data):
     assert data["mean"].values == pytest.approx(data["exact"].values, rel=3.5 / np.sqrt(96) + 0.02)
 
 
+def test_corrected_times_are_nearer_to_the_exact_ones_than_harmonic_ones(data):
+    wrong = {name: np.abs(np.log(data[name] / data["exact"])).values for name in ("corrected", "eyring_kramers")}
+    # the ball of the target and the motion within the wells are no part of a rate: 30 % at beta E* = 2 and 3
+    assert np.all(wrong["corrected"] < 0.3)
+    assert np.all(wrong["corrected"] < wrong["eyring_kramers"])
+
+
 def test_table_holds_every_column_and_the_slope(finished, capsys):
-    arguments = ["hitting", "--scenario", "double_well", "--betas", "5", "--num-chains", "32", "--max-steps", "200"]
+    arguments = ["hitting", "--scenario", "double_well", "--betas", "5", "--num-chains", "32", "--max-steps", "200",
+                 "--no-corrected"]  # fmt: skip
     assert cli.main([*arguments, "--step-size", "0.05", "--out", str(finished.parent / "again")]) == 0
     printed = capsys.readouterr().out
     for head in (
@@ -68,6 +76,7 @@ def test_table_holds_every_column_and_the_slope(finished, capsys):
         "censored",
         "p(exponential)",
         "Eyring-Kramers",
+        "corrected",
         "exact",
         "bias of step",
     ):
