@@ -40,6 +40,8 @@ class StudyConfiguration:
     """Time step; by default .25 / (largest Hessian eigenvalue at a minimum)."""
     temperature: float | None = None
     """Temperature inside the loss (tau); by default the scenario's own."""
+    predict: bool = True
+    """Set the shares that rates predict beside the measured ones: half a minute more."""
     quick: bool = False
     """A small version that ends in under a minute: 256 chains, 3000 steps."""
 

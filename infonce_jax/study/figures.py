@@ -10,13 +10,14 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
 from infonce_jax.landscape import Landscape
 from infonce_jax.measure import Proportion
 from infonce_jax.scenarios import Scenario
 from infonce_jax.schedules import HorizonSchedule, Schedule
-from infonce_jax.study.run import Study
+from infonce_jax.study.run import Study, Trapping
 
 __all__ = ["draw_configurations", "draw_energies", "draw_levels", "draw_schedules", "draw_trapping", "minimum_names"]
 
@@ -78,25 +79,44 @@ def _band(
     )
 
 
+def _points(axes: Axes, outcome: Trapping, floor: float, colour: str, line: str, name: str) -> None:
+    """Measured shares after a quench as points with bars, and the predicted ones as a thin line."""
+    times, values, predicted = outcome.times, outcome.quenched, outcome.predicted
+    low, middle, high = (np.array([getattr(p, part) for p in values]) for part in ("low", "estimate", "high"))
+    seen = middle > 0
+    bars = np.stack([middle - np.maximum(low, floor / 10), high - middle])[:, seen]
+    axes.errorbar(times[seen], middle[seen], yerr=bars, fmt="o", color=colour, markersize=3, elinewidth=0.8, label=name)
+    axes.plot(
+        times[~seen], high[~seen], linestyle="none", marker="v", markersize=6, markerfacecolor="none", color=colour
+    )
+    if predicted is not None:
+        axes.plot(times, predicted.probability, line, color=colour, linewidth=0.9)
+
+
 def draw_trapping(study: Study) -> Figure:
-    """P(not at the global minimum) against time on log axes with 95 % bands, raw and after a quench."""
+    """P(not at the global minimum) against time on log axes, 95 % intervals, raw and after a quench.
+
+    Beside the measured shares after a quench stand the predicted ones, where there is a prediction.
+    """
     floor = 0.3 / study.configuration.chains
     colours, lines = _colours(study.schedules), _lines(study.schedules)
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(11, 4.6), layout="constrained")
         panels = figure.subplots(1, 2, sharey=True)
-        for axes, part, title in zip(
-            panels,
-            ("raw", "quenched"),
-            ("as it is: energy above the cut", "after a quench: not in the global basin"),
-            strict=True,
-        ):
-            for outcome in study.outcomes:
-                name = outcome.name
-                _band(axes, outcome.times, getattr(outcome, part), floor, colours[name], lines[name], name)
+        titles = ("as it is: energy above the cut", "after a quench: not in the global basin")
+        for outcome in study.outcomes:
+            look = (floor, colours[outcome.name], lines[outcome.name], outcome.name)
+            _band(panels[0], outcome.times, outcome.raw, *look)
+            _points(panels[1], outcome, *look)
+        for axes, title in zip(panels, titles, strict=True):
             axes.set(xscale="log", yscale="log", xlabel="time (time units)", title=title, ylim=(floor, 1.3))
         panels[0].set_ylabel("P(not at the global minimum)")
-        handles, labels = panels[1].get_legend_handles_labels()
+        handles, labels = panels[0].get_legend_handles_labels()
+        handles.append(Line2D([], [], color="black", marker="o", markersize=3, linestyle="none"))
+        labels.append("right: measured, 95 %")
+        if study.predictions:
+            handles.append(Line2D([], [], color="black", linewidth=0.9))
+            labels.append("right: predicted by rates")
         figure.legend(handles, labels, loc="outside right center")
     return figure
 

@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 from infonce_jax.checks import InputError
 from infonce_jax.measure import Proportion
 from infonce_jax.schedules import HorizonSchedule
-from infonce_jax.study import figures
+from infonce_jax.study import figures, prediction
 from infonce_jax.study.run import Study, Trapping
 
 __all__ = ["prepare_directory", "summarise", "write_partial", "write_study"]
@@ -115,7 +115,8 @@ def summarise(study: Study) -> dict[str, Any]:
         "step_size": study.step_size,
         "horizon": study.configuration.steps * study.step_size,
         "raw_cut": land.minima[0].energy + study.delta / 2,
-        "schedules": [_summary_of(outcome) for outcome in study.outcomes],
+        "prediction": study.prediction_note,
+        "schedules": [_summary_of(study, outcome) for outcome in study.outcomes],
     }
 
 
@@ -126,9 +127,11 @@ def plain(value: float) -> str:
     return f"{float(f'{value:.3g}'):,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def _summary_of(outcome: Trapping) -> dict[str, Any]:
+def _summary_of(study: Study, outcome: Trapping) -> dict[str, Any]:
     def rows(values: list[Proportion]) -> list[list[float]]:
         return [[p.estimate, p.low, p.high] for p in values]
+
+    p = outcome.predicted
 
     return {
         "name": outcome.name,
@@ -137,12 +140,15 @@ def _summary_of(outcome: Trapping) -> dict[str, Any]:
         "times": outcome.times.tolist(),
         "final_inverse_temperature": float(outcome.schedule(outcome.times[-1])),
         "trapped": rows(outcome.quenched),
+        "predicted": None if p is None else np.stack([p.probability, p.low, p.high], axis=1).tolist(),
+        "differences": [] if p is None else prediction.statements(
+            study.land, outcome.schedule, outcome.times, outcome.quenched, p, plain),
         "raw": rows(outcome.raw),
         "course": _course(outcome),
         "unknown_basin": outcome.unknown,
         "seconds": round(outcome.seconds, 2),
         "chain_steps_per_second": round(outcome.chain_steps_per_second),
-    }
+    }  # fmt: skip
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
@@ -219,7 +225,7 @@ def write_study(study: Study, out: Path) -> Path:
     page = templates.get_template("report.html").render(
         study=study, land=study.land, summary=summary, pictures=pictures, plain=plain,
         names=figures.minimum_names(study.land), most=_extremes(study, max), least=_extremes(study, min),
-        unknown=max(o.unknown for o in study.outcomes),
+        unknown=max(o.unknown for o in study.outcomes), compared=sum(len(o.times) for o in study.outcomes),
     )  # fmt: skip
     new = out / "report.html.new"
     new.write_text(page, encoding="utf-8")

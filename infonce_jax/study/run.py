@@ -25,6 +25,7 @@ from infonce_jax.study.configuration import (
     quench_steps,
     standard_schedules,
 )
+from infonce_jax.study.prediction import Prediction, predict, rate_model
 
 __all__ = ["Study", "Trapping", "run_study"]
 
@@ -42,6 +43,7 @@ class Trapping:
         unknown: largest share, over the times, of chains whose quench ended in no known minimum; they count as trapped.
         seconds: wall-clock time of the chains.
         chain_steps_per_second: of the run.
+        predicted: what the master equation says of `quenched`, or None where rates could not be had.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Trapping:
     unknown: float
     seconds: float
     chain_steps_per_second: float
+    predicted: Prediction | None = None
 
     @property
     def final(self) -> Proportion:
@@ -72,6 +75,8 @@ class Study:
         seconds: wall-clock time.
         unfinished: what was observed of the schedule during which the study stopped.
         failed: whether it stopped because a chain left the sphere, not because somebody asked.
+        predictions: of the master equation, by schedule; empty where rates could not be had.
+        prediction_note: how far to trust them, or why there are none.
     """
 
     configuration: StudyConfiguration
@@ -84,6 +89,8 @@ class Study:
     seconds: float = 0.0
     unfinished: xr.Dataset | None = None
     failed: bool = False
+    predictions: dict[str, Prediction] = dataclasses.field(default_factory=dict)
+    prediction_note: str = ""
 
     @property
     def complete(self) -> bool:
@@ -155,6 +162,7 @@ def run_study(
     schedules = standard_schedules(land.critical_depth, horizon)
     say(f"{configuration.chains} chains per schedule, {configuration.steps} steps of {h:g} time units")
     study = Study(configuration, scenario, land, h, schedules, [], {})
+    _predict_all(study, say)
     for number, (name, schedule) in enumerate(schedules.items()):
         try:
             _run_one(study, number, name, schedule, progress)
@@ -167,9 +175,28 @@ def run_study(
             say(f"stopped in '{name}': {stop or 'interrupted'}")
             return study
         last = study.outcomes[-1]
-        say(f"  {name:22s} trapped {last.final}   raw {last.raw[-1].estimate:.3f}   {last.seconds:5.1f} s")
+        beside = "" if last.predicted is None else f"   predicted {last.predicted.probability[-1]:.3f}"
+        say(f"  {name:22s} trapped {last.final}{beside}   raw {last.raw[-1].estimate:.3f}   {last.seconds:5.1f} s")
     study.seconds = time.perf_counter() - started
     return study
+
+
+def _predict_all(study: Study, say: Callable[[str], None]) -> None:
+    """What the master equation says of every schedule, before any chain runs; without rates a line says why not."""
+    configuration, started = study.configuration, time.perf_counter()
+    times = quench_steps(configuration.steps) * study.step_size
+    if not configuration.predict:
+        study.prediction_note = "no prediction: not asked for"
+        return
+    try:
+        model = rate_model(study.land, configuration.quick, configuration.seed)
+        study.predictions = {name: predict(study.land, model, s, times) for name, s in study.schedules.items()}
+        study.prediction_note = model.note
+    except (InputError, RuntimeError) as reason:
+        study.predictions = {}
+        text = str(reason)
+        study.prediction_note = text if text.startswith("no prediction") else f"no prediction: {text}"
+    say(f"  {study.prediction_note} ({time.perf_counter() - started:.0f} s)")
 
 
 def describe_landscape(land: Landscape, say: Callable[[str], None]) -> None:
@@ -214,10 +241,20 @@ def _run_one(study: Study, number: int, name: str, schedule: Schedule, progress:
     excess = energies_of(study.scenario.energy, positions) - study.land.minima[0].energy > study.delta / 2
     note = {"long_name": "class of minimum that a quench reaches, -1 where unknown"}
     data["basin"] = xr.Variable(("chain", "quench_time"), basins.T.astype(np.int16), note)
+    predicted = study.predictions.get(name)
+    if predicted is not None:
+        data = data.assign(_as_variables(predicted))
     study.data[name] = data
     study.outcomes.append(
         Trapping(
             name, schedule, data["quench_time"].values, proportions(excess.T), proportions((basins != 0).T),
-            float(np.max(np.mean(basins < 0, axis=1))), run.seconds, run.chain_steps_per_second,
+            float(np.max(np.mean(basins < 0, axis=1))), run.seconds, run.chain_steps_per_second, predicted,
         )
     )  # fmt: skip
+
+
+def _as_variables(predicted: Prediction) -> dict[str, xr.Variable]:
+    what = "P(not in the global basin after a quench) by the master equation"
+    parts = {"predicted": predicted.probability, "predicted_low": predicted.low, "predicted_high": predicted.high}
+    notes = {"predicted": what, "predicted_low": f"{what}, lower end", "predicted_high": f"{what}, upper end"}
+    return {key: xr.Variable(("quench_time",), values, {"long_name": notes[key]}) for key, values in parts.items()}

@@ -10,7 +10,8 @@ import xarray as xr
 
 from infonce_jax.study import cli
 
-SMALL = ["study", "--scenario", "square_keys", "--chains", "64", "--steps", "600"]
+# Without the prediction, which test_prediction.py tests and which takes longer than all the rest.
+SMALL = ["study", "--scenario", "square_keys", "--chains", "64", "--steps", "600", "--no-predict"]
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,7 @@ def test_same_seed_gives_the_same_bits_and_another_seed_other_ones(finished, tmp
 def test_a_second_study_replaces_the_first(finished, tmp_path):
     out = tmp_path / "twice"
     assert cli.main([*SMALL, "--out", str(out)]) == 0
-    assert cli.main(["study", "--scenario", "square_keys", "--chains", "32", "--steps", "300", "--out", str(out)]) == 0
+    assert cli.main([*SMALL, "--chains", "32", "--steps", "300", "--out", str(out)]) == 0
     assert json.loads((out / "summary.json").read_text())["configuration"]["chains"] == 32
     assert not list(out.glob("*.new"))
 
