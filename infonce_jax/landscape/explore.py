@@ -125,16 +125,16 @@ def _assemble(
     levels = np.array([m.energy for m in minima])
     saddles, passages = [], []
     for k, height in enumerate(classes.energies):
+        members: dict[tuple[int, int], list[int]] = {}
         for row in np.flatnonzero(kind[distinct] == k):
             first, second = sorted(int(c) for c in end_classes[:, row])
-            pair = (first, second)
-            if pair[0] < 0:
-                continue
-            passages.append((row, height))
-            if not any(s.energy == height and s.ends == pair for s in saddles):
-                spectrum = classes.spectra[k][np.isfinite(classes.spectra[k])]
-                position = found.positions[distinct[row]]
-                saddles.append(Saddle(height, position, spectrum, pair, _number_of_copies(symmetry, position)))
+            if first >= 0:
+                passages.append((row, height))
+                members.setdefault((first, second), []).append(row)
+        for pair, rows in members.items():
+            spectrum = classes.spectra[k][np.isfinite(classes.spectra[k])]
+            positions = found.positions[distinct[rows]]
+            saddles.append(Saddle(height, positions[0], spectrum, pair, _number_of_copies(symmetry, positions)))
     saddles.sort(key=lambda s: s.energy)
 
     network = nx.Graph()
@@ -180,11 +180,16 @@ def _match(energy: Energy, symmetry: Symmetry, minima: list[Minimum], x: np.ndar
     return np.array(found, dtype=int).reshape(x.shape[:2])
 
 
-def _number_of_copies(symmetry: Symmetry, x: np.ndarray) -> int | None:
-    """How many images of one configuration no rotation maps to each other."""
+def _number_of_copies(symmetry: Symmetry, points: np.ndarray) -> int | None:
+    """How many images of the points of one class no rotation maps to each other.
+
+    Frozen keys may have symmetries that `Symmetry` does not know, a mirror of the circle for example: then several
+    points of one class are no images of each other, and all count.
+    """
     if not (symmetry.complete and symmetry.standard):
         return None
-    return len(set(CopyBook().number(symmetry.invariants(symmetry.copies(x)))))
+    book, most = CopyBook(), max(1, 200_000 // symmetry.order)
+    return len({number for x in points[:most] for number in book.number(symmetry.invariants(symmetry.copies(x)))})
 
 
 def _copy_network(

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from infonce_jax import measure
 from infonce_jax.checks import InputError
@@ -136,9 +135,7 @@ def predict(land: Landscape, model: Model, schedule: Schedule, times: np.ndarray
 
 
 def _trapped(land: Landscape, schedule: Schedule, times: np.ndarray, mend: Corrections) -> np.ndarray:
-    # With many threads, matrices of a few rows spend up to 300 times their work on waiting.
-    with threadpool_limits(1, "blas"):
-        law = master_equation.occupancies(land, schedule, times, corrections=mend)
+    law = master_equation.occupancies(land, schedule, times, corrections=mend)
     return np.clip(law[:, land.number_global :].sum(axis=1), 1e-300, 1 - 1e-12)
 
 

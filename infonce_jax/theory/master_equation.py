@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import integrate, sparse
 from scipy.linalg import eigh, expm
+from threadpoolctl import threadpool_limits
 
 from infonce_jax.checks import positive, refuse
 from infonce_jax.landscape import Landscape
@@ -177,7 +178,9 @@ def _by_pieces(
     """Exponentials of generators that are constant between the points of a fine grid of log(1 + t): second order."""
     clock = np.unique(np.concatenate([np.linspace(0.0, np.log1p(times[-1]), _PIECES + 1), np.log1p(times)]))
     betas = schedule(np.expm1((clock[1:] + clock[:-1]) / 2))
-    moves = expm(np.array([table.dense(float(b)) for b in betas]) * keep * np.diff(np.expm1(clock))[:, None, None])
+    generators = np.array([table.dense(float(b)) for b in betas]) * keep * np.diff(np.expm1(clock))[:, None, None]
+    with threadpool_limits(1, "blas"):  # on matrices this small, threads that wait for each other cost a hundredfold
+        moves = expm(generators)
     laws = [law]
     for move in moves:
         laws.append(move @ laws[-1])

@@ -125,3 +125,11 @@ def test_search_says_when_it_is_not_saturated_and_when_a_passage_is_missing():
     assert not few.saturated
     assert "search more" in few.statement() or "not saturated" in few.statement()
     assert "upper bound" in _explored("ring5").statement()
+
+
+def test_mirror_images_that_no_symmetry_knows_count_as_copies():
+    # square_keys has a mirror through the two positives, which keys at fixed places hide from rotations: both saddles
+    # between the two minima stand at 5.040626 (SCENARIOS)
+    land = ij.landscape.explore(ij.scenarios.square_keys().energy, num_quenches=128, num_searches=128)
+    between = [s for s in land.saddles if s.ends == (0, 1) and abs(s.energy - 5.040626) < 1e-5]
+    assert [s.copies for s in between] == [2]
