@@ -130,7 +130,7 @@ def _assemble(
             first, second = sorted(int(c) for c in end_classes[:, row])
             if first >= 0:
                 passages.append((row, height))
-                members.setdefault((first, second), []).append(row)
+                members.setdefault((first, second), []).append(int(row))
         for pair, rows in members.items():
             spectrum = classes.spectra[k][np.isfinite(classes.spectra[k])]
             positions = found.positions[distinct[rows]]
