@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import infonce_jax as ij
-from infonce_jax.theory import orbit_volume, rate, rate_matrix
+from infonce_jax.theory import merged_classes, orbit_volume, rate, rate_matrix
 from infonce_jax.theory.annealing import horizon_law, logarithmic_exponent, trapping_criterion, two_state_law
 
 
@@ -52,6 +52,14 @@ def test_kinetic_rate_is_slower_and_reaches_the_overdamped_one_at_high_friction(
     assert slow < over
     # gamma times the kinetic rate tends to the overdamped one, with an error lambda/gamma^2 = 1e-4 here
     assert 100.0 * rate(well, 1, 0, 20.0, friction=100.0) == pytest.approx(over, rel=3e-4)
+
+
+def test_classes_are_merged_where_a_few_kt_join_them():
+    land = ij.landscape.explore(ij.scenarios.cube().energy, num_quenches=1024, num_searches=512)
+    # SCENARIOS: the third minimum, 14.563831, is joined by a saddle at 14.578313, .0145 higher; the trap lies .36 deep
+    assert merged_classes(land, 3 / 0.0150) == [(0,), (1, 2)]
+    assert merged_classes(land, 3 / 0.0140) == [(0,), (1,), (2,)]
+    assert merged_classes(land, 3 / 0.0140, multiple=80) == [(0, 1, 2)]
 
 
 def test_rates_obey_detailed_balance_with_harmonic_weights(ring):
