@@ -25,7 +25,7 @@ import infonce_jax as ij
 from infonce_jax.landscape import Landscape
 from infonce_jax.measure import Proportion
 from infonce_jax.schedules import Schedule
-from infonce_jax.study.figures import _STYLE as STYLE
+from infonce_jax.study.figures import STYLE
 from infonce_jax.theory import Corrections
 
 __all__ = ["Rows", "Verdict", "columns", "corrected", "deviation", "explored", "main", "options", "predicted", "run",

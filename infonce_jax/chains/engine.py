@@ -23,7 +23,7 @@ from infonce_jax.lanes import from_columns, lane_examples, to_columns, vectorise
 from infonce_jax.noise import Noise, normals, uniforms
 from infonce_jax.unroll import CannotUnrollError, count_operations
 
-__all__ = ["advance_chunk", "lane_count", "look_again", "map_lanes", "start_carry", "start_energies", "unrolls"]
+__all__ = ["advance_chunk", "cast", "lane_count", "look_again", "map_lanes", "start_carry", "start_energies", "unrolls"]
 
 # Lanes come in multiples of this: XLA compiles a batch of one, or one with a ragged end, into other arithmetic.
 _LANE_MULTIPLE = 16
@@ -34,6 +34,12 @@ _TILE = 4096
 _ARRAY_TILE = _LANE_MULTIPLE
 # Scalar operations beyond which unrolling costs more compile time than it saves (about 20 s at this size on two cores).
 _MOST_OPERATIONS = 20_000
+
+
+def cast(tree: Any, dtype: np.dtype) -> Any:
+    """Floating leaves in the precision of the run, once and not at every step."""
+    arrays = jax.tree.map(np.asarray, tree)
+    return jax.tree.map(lambda a: a.astype(dtype) if np.issubdtype(a.dtype, np.floating) else a, arrays)
 
 
 def lane_count(num_chains: int, num_devices: int) -> int:

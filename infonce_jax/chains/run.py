@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from infonce_jax.chains.engine import (
     advance_chunk,
+    cast,
     lane_count,
     look_again,
     start_carry,
@@ -214,12 +215,6 @@ def _tempered(energy: Energy, beta: Schedule, temperature: Any, step_size: float
     return energy.with_temperature(lowest if every else _COLDEST_TAU), taus
 
 
-def _cast(tree: Any, dtype: np.dtype) -> Any:
-    """Floating leaves in the precision of the run, once and not at every step."""
-    arrays = jax.tree.map(np.asarray, tree)
-    return jax.tree.map(lambda a: a.astype(dtype) if np.issubdtype(a.dtype, np.floating) else a, arrays)
-
-
 class _Loop:
     """One run: carries on the devices, time and records on the host."""
 
@@ -239,11 +234,11 @@ class _Loop:
     ) -> None:
         self.beta, self.taus, self.integrator, self.mesh, self.chunk = beta, taus, integrator, mesh, chunk
         self.num_chains, self.num_steps, self.dtype = len(x), num_steps, dtype
-        self.energy = _cast(energy, dtype)
+        self.energy = cast(energy, dtype)
         horizon = num_steps * integrator.step_size
         moments = [default_times(o, horizon, integrator.step_size) for o in observers]
         self.recorder = Recorder(observers, moments, integrator.step_size, num_steps, self.num_chains)
-        self.watching = tuple(_cast(dataclasses.replace(o, times=()), dtype) for o in observers)
+        self.watching = tuple(cast(dataclasses.replace(o, times=()), dtype) for o in observers)
         lanes = lane_count(self.num_chains, mesh.size)
         across, spread = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in ((None, "chains"), ("chains",)))
         self.keys = jax.device_put(chain_keys(seed, np.arange(lanes)), across)

@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 from scipy.spatial import KDTree
 
-__all__ = ["CopyBook", "add_passage", "communicating_height", "critical_depth", "spectral_depth"]
+__all__ = ["CopyBook", "add_passage", "communicating_height", "critical_depth", "depths", "spectral_depth"]
 
 _SAME_COPY = 1e-5
 
@@ -61,8 +61,22 @@ def communicating_height(graph: nx.Graph, first: int, second: int) -> float:
     return max(tree.edges[a, b]["height"] for a, b in itertools.pairwise(path))
 
 
+def depths(graph: nx.Graph, energies: list[float], number_global: int = 1) -> list[float]:
+    """min over global g of H(x, g) - E(x) for every minimum x that is not global; infinite without a known passage.
+
+    Args:
+        graph: classes of minima 0, 1, ... joined by "height".
+        energies: of the classes, ascending.
+        number_global: how many classes share the lowest energy.
+    """
+    return [
+        min(communicating_height(graph, k, g) for g in range(number_global)) - energies[k]
+        for k in range(number_global, len(energies))
+    ]
+
+
 def critical_depth(graph: nx.Graph, energies: list[float], number_global: int = 1) -> float:
-    """E* = max over minima x that are not global of [min over global g of H(x, g) - E(x)].
+    """E*, the largest of the `depths`.
 
     Hajek 1988, "Cooling schedules for optimal annealing". Zero when there is no other minimum, infinite when one has no
     known passage.
@@ -72,12 +86,7 @@ def critical_depth(graph: nx.Graph, energies: list[float], number_global: int = 
         energies: of the classes, ascending.
         number_global: how many classes share the lowest energy.
     """
-    depths = [
-        min(communicating_height(graph, k, g) for g in range(number_global)) - energy
-        for k, energy in enumerate(energies)
-        if k >= number_global
-    ]
-    return max(depths, default=0.0)
+    return max(depths(graph, energies, number_global), default=0.0)
 
 
 def spectral_depth(

@@ -20,12 +20,13 @@ from infonce_jax.checks import InputError, as_unit_rows, count, positive, refuse
 from infonce_jax.energies.base import Energy
 from infonce_jax.integrators import geodesic_euler
 from infonce_jax.landscape import Landscape, energies_of
-from infonce_jax.landscape.network import communicating_height
+from infonce_jax.landscape.network import depths
 from infonce_jax.measure.exponential_law import exponential_test
 from infonce_jax.measure.passages import MOST_STEPS, Ball, EnergyBelow, LaneLoop, check_target
 from infonce_jax.measure.survival import exponential_mean
 from infonce_jax.noise import chain_keys
-from infonce_jax.theory import Circle, rate_matrix
+from infonce_jax.theory import Circle
+from infonce_jax.theory.master_equation import mean_hitting_times
 
 __all__ = ["deepest_trap", "hitting_times", "slope_in_beta"]
 
@@ -46,11 +47,7 @@ def deepest_trap(landscape: Landscape) -> int:
     if len(landscape.minima) <= first or not math.isfinite(landscape.critical_depth):
         raise refuse("landscape", f"{len(landscape.minima)} kind(s) of minima, E* = {landscape.critical_depth:g}",
                      "a trap with a known passage", "use a scenario that has one, or search more")  # fmt: skip
-    depths = [
-        min(communicating_height(landscape.network, k, g) for g in range(first)) - landscape.minima[k].energy
-        for k in range(first, len(landscape.minima))
-    ]
-    return first + int(np.argmax(depths))
+    return first + int(np.argmax(depths(landscape.network, [m.energy for m in landscape.minima], first)))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -280,13 +277,10 @@ def _harmonic(setting: _Setting, betas: np.ndarray) -> np.ndarray:
     absorbing = _arrived(setting)
     if not absorbing or setting.source in absorbing:
         return np.full(len(betas), np.nan)
-    inside = [k for k in range(len(setting.landscape.minima)) if k not in absorbing]
     means = []
     for beta in betas:
         try:
-            q = rate_matrix(setting.landscape, beta)
-            times = np.linalg.solve(q[np.ix_(inside, inside)], -np.ones(len(inside)))
-            means.append(times[inside.index(setting.source)])
+            means.append(mean_hitting_times(setting.landscape, beta, absorbing)[setting.source])
         except (InputError, np.linalg.LinAlgError):  # copies were not counted, or a minimum has no known way out
             means.append(math.nan)
     return np.array(means)

@@ -17,7 +17,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from infonce_jax.chains import observers
-from infonce_jax.chains.engine import advance_chunk, lane_count, start_carry, unrolls
+from infonce_jax.chains.engine import advance_chunk, cast, lane_count, start_carry, unrolls
 from infonce_jax.chains.observers import FirstPassage, Observation, Observer
 from infonce_jax.checks import as_unit_rows, finite, positive, refuse
 from infonce_jax.devices import chain_mesh
@@ -126,10 +126,7 @@ class Race(Observer):
         )
 
 
-def _single(tree: Any) -> Any:
-    """Floating leaves as float32, in which chains run."""
-    arrays = jax.tree.map(np.asarray, tree)
-    return jax.tree.map(lambda a: a.astype(np.float32) if np.issubdtype(a.dtype, np.floating) else a, arrays)
+_PRECISION = np.dtype(np.float32)  # in which chains run
 
 
 class LaneLoop:
@@ -141,7 +138,7 @@ class LaneLoop:
     """
 
     def __init__(self, energy: Energy, integrator: Integrator) -> None:
-        self.energy, self.integrator = _single(energy), integrator
+        self.energy, self.integrator = cast(energy, _PRECISION), integrator
         self.mesh = chain_mesh(None)
         self.chain_steps = 0  # made so far, those of lanes that only waited included
         self._scalars: bool | None = None
@@ -168,7 +165,8 @@ class LaneLoop:
         """
         with jax.enable_x64(False):
             betas = np.full(_CHUNKS[1], beta, np.float32)
-            return self._run(betas, np.asarray(starts), np.asarray(keys), _single(observer), running, max_steps)
+            watcher = cast(observer, _PRECISION)
+            return self._run(betas, np.asarray(starts), np.asarray(keys), watcher, running, max_steps)
 
     def _run(
         self, betas: np.ndarray, starts: np.ndarray, keys: np.ndarray, observer: Any, running: Any, max_steps: int

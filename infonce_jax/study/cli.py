@@ -101,15 +101,14 @@ def _study(configuration: StudyConfiguration) -> int:
 
 
 def _landscape(configuration: LandscapeConfiguration) -> int:
-    from infonce_jax import landscape
     from infonce_jax.study import landscape_figures, outputs
-    from infonce_jax.study.run import choose_scenario, describe_landscape
+    from infonce_jax.study.run import explore_scenario
 
     out = None if configuration.out is None else outputs.prepare_directory(configuration.out)
-    scenario = choose_scenario(configuration.scenario, configuration.temperature)
-    print(f"{scenario.name}: {scenario.description}")
-    land = landscape.explore(scenario.energy, configuration.seed, configuration.quenches, configuration.searches)
-    describe_landscape(land, print)
+    scenario, land = explore_scenario(
+        configuration.scenario, configuration.temperature, configuration.seed, print,
+        num_quenches=configuration.quenches, num_searches=configuration.searches,
+    )  # fmt: skip
     for saddle in land.saddles:
         ends = "-".join(map(str, saddle.ends))
         print(f"  saddle {ends:<7s} E = {saddle.energy:.6f}   unstable mode {saddle.eigenvalues[0]:.3f}")

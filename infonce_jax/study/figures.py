@@ -19,9 +19,17 @@ from infonce_jax.scenarios import Scenario
 from infonce_jax.schedules import HorizonSchedule, Schedule
 from infonce_jax.study.run import Study, Trapping
 
-__all__ = ["draw_configurations", "draw_energies", "draw_levels", "draw_schedules", "draw_trapping", "minimum_names"]
+__all__ = [
+    "STYLE",
+    "draw_configurations",
+    "draw_energies",
+    "draw_levels",
+    "draw_schedules",
+    "draw_trapping",
+    "minimum_names",
+]
 
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
     "legend.frameon": False,
 }  # fmt: skip
@@ -51,7 +59,7 @@ def draw_schedules(schedules: Mapping[str, Schedule], horizon: float, step_size:
         step_size: first time.
     """
     colours, lines = _colours(schedules), _lines(schedules)
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(8, 4))
         axes = figure.subplots()
         t = np.geomspace(step_size, horizon, 400)
@@ -100,7 +108,7 @@ def draw_trapping(study: Study) -> Figure:
     """
     floor = 0.3 / study.configuration.chains
     colours, lines = _colours(study.schedules), _lines(study.schedules)
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(11, 4.6), layout="constrained")
         panels = figure.subplots(1, 2, sharey=True)
         titles = ("as it is: energy above the cut", "after a quench: not in the global basin")
@@ -126,7 +134,7 @@ def draw_energies(
 ) -> Figure:
     """Energy traces of a few chains under each schedule, with the levels of the minima and of the saddle of E*."""
     colours = _colours(schedules)
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(11, 5.2), layout="constrained")
         panels = figure.subplots(2, 4, sharex=True, sharey=True).ravel()
         levels = [(m.energy, "#333333", "-") for m in land.minima] + [(_top(land), "#888888", ":")]
@@ -163,7 +171,7 @@ def _rise(land: Landscape, energy: float) -> float:
 
 def draw_levels(land: Landscape) -> Figure:
     """Energies of minima and saddles, each saddle joined to its two ends, with E* as a double arrow."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(7, 4.2), layout="constrained")
         axes = figure.subplots()
         places = {k: float(k) for k in range(len(land.minima))}
@@ -210,7 +218,7 @@ def draw_configurations(scenario: Scenario, land: Landscape, most: int = 3) -> F
     for k in lowest[:most]:
         first, second = (names[end] for end in land.saddles[k].ends)
         entries.append((f"saddle, {first} to {second}\nE = {land.saddles[k].energy:.4f}", land.saddles[k].position))
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         columns = min(len(entries), 3)
         rows = -(-len(entries) // columns)
         figure = Figure(figsize=(3.6 * columns, 4.0 * rows), layout="constrained")

@@ -15,11 +15,11 @@ import numpy as np
 import tyro
 import xarray as xr
 
-from infonce_jax import landscape, measure, theory
+from infonce_jax import measure, theory
 from infonce_jax.checks import InputError, count, positive, refuse
 from infonce_jax.landscape import Landscape
 from infonce_jax.scenarios import Scenario
-from infonce_jax.study.run import choose_scenario, describe_landscape
+from infonce_jax.study.run import choose_scenario, explore_scenario
 from infonce_jax.theory.master_equation import mean_hitting_times
 
 __all__ = ["HittingConfiguration", "HittingStudy", "hitting_table", "run_hitting", "write_hitting"]
@@ -104,10 +104,7 @@ def run_hitting(configuration: HittingConfiguration, say: Callable[[str], None] 
     """
     configuration = configuration.checked()
     started = time.perf_counter()
-    scenario = choose_scenario(configuration.scenario, configuration.temperature)
-    say(f"{scenario.name}: {scenario.description}")
-    land = landscape.explore(scenario.energy, seed=configuration.seed)
-    describe_landscape(land, say)
+    scenario, land = explore_scenario(configuration.scenario, configuration.temperature, configuration.seed, say)
     measure.deepest_trap(land)  # refuses a landscape without one before anything is divided by E*
     values = np.array(configuration.numbers())
     betas = values / land.critical_depth if configuration.betas is None else values
@@ -223,11 +220,11 @@ def write_hitting(study: HittingStudy, out: Path) -> Path:
     for name in ("hitting.zarr", "hitting.json", "hitting.html", "survival.png", "arrhenius.png"):
         outputs.remove(out / name)
     summary = summarise(study)
-    outputs._replace_zarr(out / "hitting.zarr", study.data.assign_attrs(summary=json.dumps(summary)))
-    outputs._write_json(out / "hitting.json", summary)
+    outputs.replace_zarr(out / "hitting.zarr", study.data.assign_attrs(summary=json.dumps(summary)))
+    outputs.write_json(out / "hitting.json", summary)
     drawn = {"survival": hitting_figures.draw_survival(study.data),
              "arrhenius": hitting_figures.draw_arrhenius(study.data)}  # fmt: skip
-    pictures = {name: outputs._png(figure, out / f"{name}.png") for name, figure in drawn.items()}
+    pictures = {name: outputs.embedded_png(figure, out / f"{name}.png") for name, figure in drawn.items()}
     templates = Environment(
         loader=PackageLoader("infonce_jax.study", "templates"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,

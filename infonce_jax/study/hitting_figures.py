@@ -8,7 +8,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from infonce_jax.measure import kaplan_meier
-from infonce_jax.study.figures import _STYLE
+from infonce_jax.study.figures import STYLE
 
 __all__ = ["draw_arrhenius", "draw_survival"]
 
@@ -20,7 +20,7 @@ def draw_survival(data: xr.Dataset) -> Figure:
         data: from `measure.hitting_times`.
     """
     colours = mpl.colormaps["viridis"](np.linspace(0.0, 0.85, data.sizes["beta"]))
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(7.5, 4.2), layout="constrained")
         axes = figure.subplots()
         reach = 1.0
@@ -51,7 +51,7 @@ def draw_arrhenius(data: xr.Dataset) -> Figure:
     """
     beta, mean = data["beta"].values, data["mean"].values
     e_star = data.attrs["critical_depth"]
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(7.5, 4.2), layout="constrained")
         axes = figure.subplots()
         lines = {

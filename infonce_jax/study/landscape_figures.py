@@ -27,13 +27,11 @@ from infonce_jax.landscape import (
     disconnectivity,
 )
 from infonce_jax.landscape import path as lowest_path
-from infonce_jax.study.figures import minimum_names
+from infonce_jax.study.figures import STYLE, minimum_names
 
 __all__ = ["cross_check", "disconnectivity_figure", "path_figure"]
 
-_STYLE: dict[Any, Any] = {
-    "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False,
-}  # fmt: skip
+_STYLE = {**STYLE, "axes.grid": False}
 _GLOBAL, _TRAPS, _SADDLE = "#2171b5", ("#333333", "#d94801", "#6a51a3", "#238b45"), "#cb181d"
 _MOST_LEAVES = 120  # a line each must stay visible
 _LABEL_GAP = 0.035  # of the range of energies, between two labels

@@ -27,7 +27,15 @@ from infonce_jax.schedules import HorizonSchedule
 from infonce_jax.study import figures, prediction
 from infonce_jax.study.run import Study, Trapping
 
-__all__ = ["prepare_directory", "summarise", "write_partial", "write_study"]
+__all__ = [
+    "embedded_png",
+    "prepare_directory",
+    "replace_zarr",
+    "summarise",
+    "write_json",
+    "write_partial",
+    "write_study",
+]
 
 _PACKAGES = ("infonce-jax", "jax", "jaxlib", "numpy", "scipy", "optax", "xarray", "zarr", "networkx", "scikit-learn")
 _PICTURES = ("trapping", "configurations", "levels", "schedules", "energies")
@@ -151,7 +159,7 @@ def _summary_of(study: Study, outcome: Trapping) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
+def write_json(path: Path, content: dict[str, Any]) -> None:
     whole = path.with_suffix(path.suffix + ".new")
     whole.write_text(json.dumps(content, indent=1))
     os.replace(whole, path)
@@ -167,10 +175,10 @@ def _write_data(path: Path, study: Study, summary: dict[str, Any]) -> None:
         combine_attrs="drop_conflicts",
     )
     data.attrs.update(summary=json.dumps(summary))
-    _replace_zarr(path, data)
+    replace_zarr(path, data)
 
 
-def _replace_zarr(path: Path, data: xr.Dataset) -> None:
+def replace_zarr(path: Path, data: xr.Dataset) -> None:
     """Write beside the final place and move there when whole."""
     new = path.with_name(path.name + ".new")
     remove(new)
@@ -182,10 +190,10 @@ def _replace_zarr(path: Path, data: xr.Dataset) -> None:
 def write_partial(study: Study, out: Path) -> list[Path]:
     """Save what an interrupted study had, under names nobody takes for a finished one; returns what was written."""
     summary = summarise(study)
-    _write_json(out / "partial.json", summary)
+    write_json(out / "partial.json", summary)
     _write_data(out / "partial.zarr", study, summary)
     if study.unfinished is not None:
-        _replace_zarr(out / "unfinished.zarr", study.unfinished)
+        replace_zarr(out / "unfinished.zarr", study.unfinished)
     return [path for path in (out / "partial.json", out / "partial.zarr", out / "unfinished.zarr") if path.exists()]
 
 
@@ -196,7 +204,7 @@ def _extremes(study: Study, pick: Callable[..., float]) -> str:
     return f"{' and '.join(o.name for o in tied)}: {tied[0].final}"
 
 
-def _png(figure: Figure, path: Path) -> str:
+def embedded_png(figure: Figure, path: Path) -> str:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", bbox_inches="tight", dpi=110, metadata={"Software": None})
     path.write_bytes(buffer.getvalue())
@@ -209,7 +217,7 @@ def write_study(study: Study, out: Path) -> Path:
     for name in (*_WHOLE, *_PARTIAL):
         remove(out / name)
     _write_data(out / "results.zarr", study, summary)
-    _write_json(out / "summary.json", summary)
+    write_json(out / "summary.json", summary)
     drawn = {
         "trapping": figures.draw_trapping(study),
         "configurations": figures.draw_configurations(study.scenario, study.land),
@@ -217,7 +225,7 @@ def write_study(study: Study, out: Path) -> Path:
         "schedules": figures.draw_schedules(study.schedules, summary["horizon"], study.step_size),
         "energies": figures.draw_energies(study.data, study.land, study.schedules),
     }
-    pictures = {name: _png(figure, out / f"{name}.png") for name, figure in drawn.items() if figure is not None}
+    pictures = {name: embedded_png(figure, out / f"{name}.png") for name, figure in drawn.items() if figure is not None}
     templates = Environment(
         loader=PackageLoader("infonce_jax.study", "templates"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,

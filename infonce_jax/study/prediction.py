@@ -18,8 +18,7 @@ from infonce_jax.checks import InputError
 from infonce_jax.landscape import Landscape
 from infonce_jax.measure import Proportion
 from infonce_jax.schedules import Schedule
-from infonce_jax.theory import Corrections, PartitionTable, master_equation
-from infonce_jax.theory.capacity import conductance_ratios
+from infonce_jax.theory import Corrections, PartitionTable, corrections, master_equation
 
 __all__ = ["Difference", "Model", "Prediction", "differences", "predict", "rate_model", "statements"]
 
@@ -96,16 +95,12 @@ def rate_model(land: Landscape, quick: bool = False, seed: int = 0) -> Model:
     if abs(worst.mismatch) > _MOST_MISMATCH:
         raise InputError(f"no prediction: {free.statement()}")
     betas = np.geomspace(*_BARRIERS, points) / land.critical_depth
-    ratios = np.ones((points, len(land.saddles)))
-    for k, saddle in enumerate(land.saddles):
-        if saddle.ends[0] != saddle.ends[1]:
-            ratios[:, k] = conductance_ratios(land, k, betas)
     # Both ends of a free energy are known: in between its error is at most half of what the two may differ by. Chains
     # that resampling made equal are not independent, so what the ends do differ by counts where it is larger.
     errors = np.array([max(means.mismatch_error, abs(means.mismatch)) / 2 for means in free.classes])
     note = (f"free energies: the two ends of log Z differ by {worst.mismatch:+.2f}, sampling error "
             f"{worst.mismatch_error:.2f}")  # fmt: skip
-    return Model(Corrections(free.table, betas, ratios), errors, note)
+    return Model(corrections(land, free.table, betas), errors, note)
 
 
 def _joined_at(land: Landscape, height: float) -> int:

@@ -14,14 +14,14 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from infonce_jax import integrators, landscape, measure, theory
+from infonce_jax import integrators, measure, theory
 from infonce_jax.chains import run_chains
 from infonce_jax.checks import InputError, count, positive
 from infonce_jax.landscape import Landscape
 from infonce_jax.measure import Proportion
 from infonce_jax.schedules import Schedule
 from infonce_jax.study.configuration import StudyConfiguration, standard_schedules
-from infonce_jax.study.run import choose_scenario, choose_step_size, describe_landscape, schedule_seed
+from infonce_jax.study.run import choose_step_size, explore_scenario, schedule_seed
 from infonce_jax.theory import master_equation
 
 __all__ = ["Candidate", "RecommendConfiguration", "Recommendation", "recommend"]
@@ -115,10 +115,7 @@ def recommend(configuration: RecommendConfiguration, say: Callable[[str], None] 
         InputError: the configuration cannot be used, or the landscape has no trap.
     """
     configuration, started = configuration.checked(), time.perf_counter()
-    scenario = choose_scenario(configuration.scenario, configuration.temperature)
-    say(f"{scenario.name}: {scenario.description}")
-    land = landscape.explore(scenario.energy, seed=configuration.seed)
-    describe_landscape(land, say)
+    scenario, land = explore_scenario(configuration.scenario, configuration.temperature, configuration.seed, say)
     if len(land.minima) < 2 or not 0 < land.critical_depth < math.inf:
         raise InputError(
             f"scenario: got {scenario.name!r} with E* = {land.critical_depth:g}; needs a trap with a known passage; "
@@ -211,7 +208,7 @@ def draw(found: Recommendation) -> Figure:
     from infonce_jax.study import figures
 
     e, names = found.land.critical_depth, [c.name for c in found.candidates]
-    with mpl.rc_context(figures._STYLE):
+    with mpl.rc_context(figures.STYLE):
         figure = Figure(figsize=(11, 4.2), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=(1, 1))
         t = np.geomspace(found.step_size, found.horizon, 300)

@@ -111,6 +111,17 @@ def choose_scenario(name: str, temperature: float | None = None) -> Scenario:
     return dataclasses.replace(scenario, energy=energy, description=f"{scenario.description}, set to {temperature:g}")
 
 
+def explore_scenario(
+    name: str, temperature: float | None, seed: int, say: Callable[[str], None], **searches: int
+) -> tuple[Scenario, Landscape]:
+    """A scenario and its landscape, both told to the reader; `searches` go to `landscape.explore`."""
+    scenario = choose_scenario(name, temperature)
+    say(f"{scenario.name}: {scenario.description}")
+    land = landscape.explore(scenario.energy, seed=seed, **searches)
+    describe_landscape(land, say)
+    return scenario, land
+
+
 def choose_step_size(configuration: StudyConfiguration, land: Landscape, say: Callable[[str], None]) -> float:
     """The step size, refused when it is too large for the curvature of the landscape."""
     if configuration.step_size is None:
@@ -148,10 +159,7 @@ def run_study(
     """
     configuration = configuration.checked()
     started = time.perf_counter()
-    scenario = choose_scenario(configuration.scenario, configuration.temperature)
-    say(f"{scenario.name}: {scenario.description}")
-    land = landscape.explore(scenario.energy, seed=configuration.seed)
-    describe_landscape(land, say)
+    scenario, land = explore_scenario(configuration.scenario, configuration.temperature, configuration.seed, say)
     if len(land.minima) < 2 or not math.isfinite(land.critical_depth):
         raise InputError(
             f"scenario: got {scenario.name!r} with {len(land.minima)} kind(s) of minima, E* = {land.critical_depth:g}; "

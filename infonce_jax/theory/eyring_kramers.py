@@ -51,17 +51,18 @@ class Corrections:
         return math.exp(float(np.interp(math.log(beta), np.log(self.betas), logs)))
 
 
-def corrections(landscape: Landscape, partitions: PartitionTable) -> Corrections:
+def corrections(landscape: Landscape, partitions: PartitionTable, betas: np.ndarray | None = None) -> Corrections:
     """Corrections from measured partition functions and the conductance of each saddle between two classes.
 
     Args:
         landscape: from `landscape.explore`.
         partitions: for example `measure.basin_free_energies(landscape).table`.
+        betas: where the conductances are computed, ascending; by default from 3 to 60 over the deepest barrier.
     """
     depths = [s.energy - max(landscape.minima[end].energy for end in s.ends) for s in landscape.saddles]
     between = [depth for s, depth in zip(landscape.saddles, depths, strict=True) if s.ends[0] != s.ends[1]]
     deepest = max(between, default=1.0)
-    betas = np.geomspace(3.0, _COLDEST, _TABLE_POINTS) / deepest
+    betas = np.geomspace(3.0, _COLDEST, _TABLE_POINTS) / deepest if betas is None else np.asarray(betas)
     ratios = np.ones((len(betas), len(depths)))
     for k, saddle in enumerate(landscape.saddles):
         if saddle.ends[0] != saddle.ends[1] and depths[k] > _SHALLOW * deepest:

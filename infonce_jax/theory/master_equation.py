@@ -7,6 +7,7 @@ functions of the basins. It speaks of chains after a quench: the law within a ba
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -218,12 +219,25 @@ def hitting_law(
 
 
 def mean_hitting_times(
-    landscape: Landscape, beta: float, target: int = 0, corrections: Corrections | None = None
+    landscape: Landscape, beta: float, target: int | Sequence[int] = 0, corrections: Corrections | None = None
 ) -> np.ndarray:
-    """Mean time to reach the target class from every class at constant beta, shape (minima,); 0 for the target."""
-    initial_law(landscape, target)
+    """Mean time to reach the target from every class at constant beta, shape (minima,); 0 within the target.
+
+    Args:
+        landscape: from `landscape.explore`, with counted copies.
+        beta: inverse temperature, > 0.
+        target: index of a class, or several of them.
+        corrections: None for harmonic rates.
+
+    Raises:
+        InputError: no such class.
+        numpy.linalg.LinAlgError: a class from which no known passage leads to the target.
+    """
+    targets = [target] if isinstance(target, int) else list(target)
+    for index in targets:
+        initial_law(landscape, index)
     q = rate_matrix(landscape, beta, corrections=corrections)
-    others = [k for k in range(len(q)) if k != target]
+    others = [k for k in range(len(q)) if k not in targets]
     times = np.zeros(len(q))
     times[others] = np.linalg.solve(-q[np.ix_(others, others)], np.ones(len(others)))
     return times
@@ -245,7 +259,7 @@ def escape_integral(
     T = positive("horizon", horizon)
     clock = np.linspace(0.0, np.log1p(T), 2001)
     betas = schedule(np.expm1(clock))
-    table = rate_table(landscape, float(betas.min()), float(betas.max()), corrections)
+    table = _table_for(landscape, schedule, T, corrections)
     pair = sorted((source, target))
     columns = [k for k, ends in enumerate(table.pairs.T.tolist()) if ends == pair]
     if not columns:

@@ -21,7 +21,7 @@ from infonce_jax.theory.master_equation import RateTable, initial_law, rate_tabl
 __all__ = ["OptimalSchedule", "optimal_schedule"]
 
 _PIECES = 160  # of constant beta, even in log(1 + t/t0): the law is exact within each
-_LEARNING_RATE = 0.05
+_LEARNING_RATE = 0.2
 # Noise of one step is sqrt(2h/beta) per direction; above half a radian a step no longer follows the landscape.
 _LARGEST_NOISE = 0.5
 # Rates between basins mean little where the deepest trap is less than one 1/beta deep ...
@@ -152,7 +152,7 @@ def _starts(low: float, high: float, clock: np.ndarray) -> np.ndarray:
 
 def _descend(loss: Any, starts: np.ndarray, iterations: int) -> tuple[np.ndarray, np.ndarray]:
     """Adam from every start; the best parameters seen and their losses."""
-    rule = optax.adam(optax.cosine_decay_schedule(_LEARNING_RATE * 4, iterations, alpha=0.02))
+    rule = optax.adam(optax.cosine_decay_schedule(_LEARNING_RATE, iterations, alpha=0.02))
 
     def one(free: jax.Array) -> tuple[jax.Array, jax.Array]:
         def step(carry: Any, _: None) -> tuple[Any, None]:
