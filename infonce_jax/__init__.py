@@ -1,11 +1,12 @@
 """Annealed Langevin dynamics of contrastive embeddings on products of spheres."""
 
 from infonce_jax import energies, integrators, landscape, measure, scenarios, schedules, sphere, theory
-from infonce_jax.chains import Run, RunInterrupted, RunStopped, observers, run_chains
+from infonce_jax.chains import Checkpoints, Run, RunInterrupted, RunStopped, observers, run_chains
 from infonce_jax.checks import InputError
 from infonce_jax.devices import use_all_cores
 
 __all__ = [
+    "Checkpoints",
     "InputError",
     "Run",
     "RunInterrupted",

@@ -34,9 +34,10 @@ class Recorder:
         moments: Sequence[Sequence[float]],
         step_size: float,
         num_steps: int,
-        num_chains: int,
+        chains: tuple[int, int],
     ) -> None:
-        self.observers, self.step_size, self.num_chains, self.num_steps = observers, step_size, num_chains, num_steps
+        self.observers, self.step_size, self.num_steps = observers, step_size, num_steps
+        self.chains = np.arange(*chains)
         names = [name for observer in observers for name in observer.names()]
         twice = {name for name in names if names.count(name) > 1}
         if twice:
@@ -66,13 +67,13 @@ class Recorder:
     def record(self, step: int, energy: Energy, x: jax.Array, carries: Sequence[Any]) -> None:
         """Record what is due at this step."""
         for observer, steps, kept, carry in zip(self.observers, self.steps, self.records, carries, strict=True):
-            if step in steps:
+            if step in steps and not (kept and kept[-1][0] == step):  # a run resumed here has it already
                 out = _record_all(observer, energy, x, carry)
-                kept.append((step, {name: np.asarray(value)[: self.num_chains] for name, value in out.items()}))
+                kept.append((step, {name: np.asarray(value)[: len(self.chains)] for name, value in out.items()}))
 
     def dataset(self, carries: Sequence[Any], beta: Schedule, taus: Any, step: int) -> xr.Dataset:
         """The data set after `step` steps: recorded variables, final ones, and the schedule along each time axis."""
-        data = xr.Dataset(coords={"chain": np.arange(self.num_chains)})
+        data = xr.Dataset(coords={"chain": self.chains})
         axes: dict[tuple[int, ...], str] = {}
         for observer, kept, carry in zip(self.observers, self.records, carries, strict=True):
             described = observer.describe()

@@ -1,23 +1,42 @@
-"""The command line: `infonce-jax study`, `hitting`, `recommend`, `landscape` and `scenarios`."""
+"""The command line: `infonce-jax study`, `resume`, `sweep`, `hitting`, `recommend`, `landscape` and `scenarios`."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import signal
 import sys
+import threading
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from types import FrameType
+from typing import Annotated, Any
 
 import tyro
 
+from infonce_jax.chains import CheckpointWarning
 from infonce_jax.checks import InputError
 from infonce_jax.devices import use_all_cores
+from infonce_jax.processes import join_processes
 from infonce_jax.study import hitting, recommend
+from infonce_jax.study.cache import use_cache
 from infonce_jax.study.configuration import StudyConfiguration
 from infonce_jax.study.hitting import HittingConfiguration
 from infonce_jax.study.recommend import RecommendConfiguration
 
 __all__ = ["main"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ResumeConfiguration:
+    """Go on with a study that was interrupted, killed or cut off; it ends with the same bits."""
+
+    directory: tyro.conf.Positional[Path]
+    """The directory of the study, its --out."""
+    skip_damaged: bool = False
+    """Go on from the checkpoint before a damaged one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +64,7 @@ class ScenariosConfiguration:
 
 _Command = (
     Annotated[StudyConfiguration, tyro.conf.subcommand("study")]
+    | Annotated[ResumeConfiguration, tyro.conf.subcommand("resume")]
     | Annotated[HittingConfiguration, tyro.conf.subcommand("hitting")]
     | Annotated[RecommendConfiguration, tyro.conf.subcommand("recommend")]
     | Annotated[LandscapeConfiguration, tyro.conf.subcommand("landscape")]
@@ -52,52 +72,96 @@ _Command = (
 )
 
 
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM outside the chains, which finish their chunk first; unwinds like Ctrl-C."""
+
+    signal = signal.SIGTERM
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0, 1 when a chain failed, 2 for bad input, 130 after Ctrl-C."""
+    """Run the command line and return its exit code.
+
+    0; 1 when a chain failed or a result could not be written; 2 for bad input; 130 after Ctrl-C, 143 after SIGTERM.
+    """
     command = tyro.cli(_Command, args=arguments, prog="infonce-jax", config=(tyro.conf.OmitArgPrefixes,),
                        description="Annealed Langevin dynamics of contrastive embeddings.")  # fmt: skip
+    with _terminable(), _plain_warnings():
+        try:
+            return _run(command)
+        except InputError as error:
+            print(f"infonce-jax: {error}", file=sys.stderr)
+            return 2
+        except BrokenPipeError:  # the reader of our output, such as `head`, has gone
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except OSError as error:
+            place = f" {error.filename}" if error.filename else ""
+            print(f"infonce-jax: could not write{place} ({error.strerror or error}); what was there before is as it "
+                  "was; mend that, and the same command goes on where a study was", file=sys.stderr)  # fmt: skip
+            return 1
+        except KeyboardInterrupt as stop:
+            print("infonce-jax: interrupted before a schedule had begun; a study goes on with 'infonce-jax resume DIR'",
+                  file=sys.stderr)  # fmt: skip
+            return 128 + getattr(stop, "signal", signal.SIGINT)
+
+
+def _run(command: Any) -> int:
+    use_all_cores()
+    use_cache()
+    if isinstance(command, ResumeConfiguration):
+        from infonce_jax.study import sittings
+
+        begun = sittings.configuration_in(command.directory)
+        how = dataclasses.replace(begun.execution, skip_damaged=command.skip_damaged)
+        command = dataclasses.replace(begun, execution=how)
+    if isinstance(command, StudyConfiguration):
+        how = command.execution
+        if how.distributed:
+            join_processes(how.coordinator, how.processes, how.index)
+        from infonce_jax.study.command import study_command  # here, so that `infonce-jax --help` answers at once
+
+        return study_command(command)
+    if isinstance(command, HittingConfiguration):
+        return hitting.command(command)
+    if isinstance(command, RecommendConfiguration):
+        return recommend.command(command)
+    if isinstance(command, LandscapeConfiguration):
+        return _landscape(command)
+    return _scenarios()
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM unwinds as Ctrl-C does, so that what can be saved is."""
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        raise _Terminated
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, terminate)
     try:
-        use_all_cores()
-        if isinstance(command, StudyConfiguration):
-            return _study(command)
-        if isinstance(command, HittingConfiguration):
-            return hitting.command(command)
-        if isinstance(command, RecommendConfiguration):
-            return recommend.command(command)
-        if isinstance(command, LandscapeConfiguration):
-            return _landscape(command)
-        return _scenarios()
-    except InputError as error:
-        print(f"infonce-jax: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # the reader of our output, such as `head`, has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        print("infonce-jax: interrupted before anything was measured; nothing was written", file=sys.stderr)
-        return 130
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
-def _study(configuration: StudyConfiguration) -> int:
-    # Imported here, so that `infonce-jax --help` answers at once.
-    from infonce_jax import scenarios
-    from infonce_jax.study import outputs
-    from infonce_jax.study.run import run_study
+@contextlib.contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """A checkpoint that could not be written is one line for the reader, every time it happens."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", CheckpointWarning)
+        usual = warnings.showwarning
 
-    configuration = configuration.checked()
-    scenarios.get(configuration.scenario)
-    out = outputs.prepare_directory(
-        configuration.out or Path("runs") / Path(configuration.scenario.partition(":")[0]).stem
-    )
-    study = run_study(configuration)
-    if not study.complete:
-        written = outputs.write_partial(study, out)
-        had = ", ".join(o.name for o in study.outcomes) or "no schedule to its end"
-        print(f"had finished: {had}\nsaved as {', '.join(map(str, written))}", file=sys.stderr)
-        return 1 if study.failed else 130
-    page = outputs.write_study(study, out)
-    print(f"{study.seconds:.0f} s; report: {page}")
-    return 0
+        def show(message: Any, category: Any, *place: Any, **rest: Any) -> None:
+            if issubclass(category, CheckpointWarning):
+                print(f"infonce-jax: {message}", file=sys.stderr)
+            else:
+                usual(message, category, *place, **rest)
+
+        warnings.showwarning = show
+        yield
 
 
 def _landscape(configuration: LandscapeConfiguration) -> int:

@@ -10,16 +10,39 @@ import numpy as np
 import tyro
 
 from infonce_jax import schedules
+from infonce_jax.chains.blocks import as_bytes
 from infonce_jax.checks import count, positive, refuse
 from infonce_jax.schedules import Schedule
 
-__all__ = ["StudyConfiguration", "standard_schedules"]
+__all__ = ["Execution", "StudyConfiguration", "standard_schedules"]
 
 # Fractions of 1/L, the step at which the fastest mode is followed in one step. At .25 the bias of the mean energy is a
 # few per cent; above .35 it grows fast and silently; at 1 the scheme no longer follows the gradient at all.
 STEP_OF_CURVATURE = 0.25
 WARN_ABOVE = 0.35
 REFUSE_ABOVE = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Execution:
+    """How a study is carried out; none of this changes one bit of its results."""
+
+    fresh: bool = False
+    """Drop an unfinished study in the same directory instead of going on with it."""
+    checkpoint_every: float = 60.0
+    """Seconds between two checkpoints of the chains that are running."""
+    skip_damaged: bool = False
+    """Go on from the checkpoint before a damaged one."""
+    max_memory: str | None = None
+    """Memory for the chains that move at the same time, such as 4GB; more chains run in batches."""
+    distributed: bool = False
+    """One of several processes that share the chains; the first one writes."""
+    coordinator: str | None = None
+    """host:port of the first process; by default the environment says."""
+    processes: int | None = None
+    """How many processes there are."""
+    index: int | None = None
+    """Which one this is, from 0."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +67,7 @@ class StudyConfiguration:
     """Set the shares that rates predict beside the measured ones: half a minute more."""
     quick: bool = False
     """A small version that ends in under a minute: 256 chains, 3000 steps."""
+    execution: Execution = dataclasses.field(default_factory=Execution)
 
     def checked(self) -> StudyConfiguration:
         """The configuration with `quick` applied.
@@ -58,6 +82,8 @@ class StudyConfiguration:
         for name in ("step_size", "temperature"):
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
+        positive("checkpoint_every", self.execution.checkpoint_every)
+        as_bytes(self.execution.max_memory)
         if not self.quick:
             return self
         return dataclasses.replace(self, chains=min(self.chains, 256), steps=min(self.steps, 3000))

@@ -39,7 +39,7 @@ __all__ = [
 
 _PACKAGES = ("infonce-jax", "jax", "jaxlib", "numpy", "scipy", "optax", "xarray", "zarr", "networkx", "scikit-learn")
 _PICTURES = ("trapping", "configurations", "levels", "schedules", "energies")
-_WHOLE = ("results.zarr", "summary.json", "report.html", *(f"{name}.png" for name in _PICTURES))
+_WHOLE = ("results.zarr", "summary.json", *(f"{name}.png" for name in _PICTURES), "report.html")
 _PARTIAL = ("partial.zarr", "partial.json", "unfinished.zarr")
 
 
@@ -101,6 +101,7 @@ def summarise(study: Study) -> dict[str, Any]:
     """Everything a reader may want to compute with, as plain JSON types."""
     land = study.land
     configuration = dataclasses.asdict(study.configuration)
+    del configuration["execution"]  # how the work was cut is no part of the results
     configuration["out"] = None if configuration["out"] is None else Path(configuration["out"]).name
     return {
         "complete": study.complete,
@@ -212,12 +213,30 @@ def embedded_png(figure: Figure, path: Path) -> str:
 
 
 def write_study(study: Study, out: Path) -> Path:
-    """Write results.zarr, summary.json, the figures and, last of all, report.html; returns the page's path."""
+    """Write results.zarr, summary.json, the figures and report.html; returns the page's path.
+
+    All of it is written beside its place first and moved there when whole, the page last: a full disk leaves what an
+    earlier study wrote as it was.
+    """
     summary = summarise(study)
-    for name in (*_WHOLE, *_PARTIAL):
-        remove(out / name)
-    _write_data(out / "results.zarr", study, summary)
-    write_json(out / "summary.json", summary)
+    stage = out / ".new"
+    remove(stage)
+    stage.mkdir()
+    try:
+        _write_data(stage / "results.zarr", study, summary)
+        write_json(stage / "summary.json", summary)
+        (stage / "report.html").write_text(_page(study, summary, stage), encoding="utf-8")
+        for name in (*_PARTIAL, *_WHOLE):
+            remove(out / name)
+            if (stage / name).exists():
+                os.replace(stage / name, out / name)
+    finally:
+        remove(stage)
+    return out / "report.html"
+
+
+def _page(study: Study, summary: dict[str, Any], pictures_in: Path) -> str:
+    """The report, with its figures inside; they are also written as files of their own."""
     drawn = {
         "trapping": figures.draw_trapping(study),
         "configurations": figures.draw_configurations(study.scenario, study.land),
@@ -225,17 +244,15 @@ def write_study(study: Study, out: Path) -> Path:
         "schedules": figures.draw_schedules(study.schedules, summary["horizon"], study.step_size),
         "energies": figures.draw_energies(study.data, study.land, study.schedules),
     }
-    pictures = {name: embedded_png(figure, out / f"{name}.png") for name, figure in drawn.items() if figure is not None}
+    pictures = {
+        name: embedded_png(figure, pictures_in / f"{name}.png") for name, figure in drawn.items() if figure is not None
+    }
     templates = Environment(
         loader=PackageLoader("infonce_jax.study", "templates"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    page = templates.get_template("report.html").render(
+    return templates.get_template("report.html").render(
         study=study, land=study.land, summary=summary, pictures=pictures, plain=plain,
         names=figures.minimum_names(study.land), most=_extremes(study, max), least=_extremes(study, min),
         unknown=max(o.unknown for o in study.outcomes), compared=sum(len(o.times) for o in study.outcomes),
     )  # fmt: skip
-    new = out / "report.html.new"
-    new.write_text(page, encoding="utf-8")
-    os.replace(new, out / "report.html")
-    return out / "report.html"

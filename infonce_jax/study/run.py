@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import xarray as xr
 
-from infonce_jax import integrators, landscape, scenarios
-from infonce_jax.chains import RunInterrupted, RunStopped, observers, run_chains
+from infonce_jax import integrators, scenarios
+from infonce_jax.chains import Checkpoints, RunInterrupted, RunStopped, observers, run_chains
 from infonce_jax.checks import InputError
 from infonce_jax.landscape import Landscape, energies_of
 from infonce_jax.measure import Proportion, proportions
 from infonce_jax.scenarios import Scenario
 from infonce_jax.schedules import Schedule
+from infonce_jax.study.cache import explored
 from infonce_jax.study.configuration import (
     REFUSE_ABOVE,
     STEP_OF_CURVATURE,
@@ -75,6 +78,7 @@ class Study:
         seconds: wall-clock time.
         unfinished: what was observed of the schedule during which the study stopped.
         failed: whether it stopped because a chain left the sphere, not because somebody asked.
+        signal: the signal that asked it to stop, where one did.
         predictions: of the master equation, by schedule; empty where rates could not be had.
         prediction_note: how far to trust them, or why there are none.
     """
@@ -89,6 +93,7 @@ class Study:
     seconds: float = 0.0
     unfinished: xr.Dataset | None = None
     failed: bool = False
+    signal: int = signal.SIGINT
     predictions: dict[str, Prediction] = dataclasses.field(default_factory=dict)
     prediction_note: str = ""
 
@@ -117,7 +122,7 @@ def explore_scenario(
     """A scenario and its landscape, both told to the reader; `searches` go to `landscape.explore`."""
     scenario = choose_scenario(name, temperature)
     say(f"{scenario.name}: {scenario.description}")
-    land = landscape.explore(scenario.energy, seed=seed, **searches)
+    land = explored(scenario.energy, seed, **searches)
     describe_landscape(land, say)
     return scenario, land
 
@@ -142,7 +147,10 @@ def choose_step_size(configuration: StudyConfiguration, land: Landscape, say: Ca
 
 
 def run_study(
-    configuration: StudyConfiguration, say: Callable[[str], None] = print, progress: bool | None = None
+    configuration: StudyConfiguration,
+    say: Callable[[str], None] = print,
+    progress: bool | None = None,
+    checkpoints: Path | None = None,
 ) -> Study:
     """Explore the landscape, run every schedule, quench, and count.
 
@@ -150,6 +158,7 @@ def run_study(
         configuration: what to do.
         say: where lines for the reader go.
         progress: whether to show a bar for each schedule; by default on a terminal.
+        checkpoints: a directory in which every run saves itself, and from which the same study goes on.
 
     Returns:
         The `Study`; one cut short by Ctrl-C or by a chain that failed has fewer outcomes than schedules.
@@ -173,12 +182,13 @@ def run_study(
     _predict_all(study, say)
     for number, (name, schedule) in enumerate(schedules.items()):
         try:
-            _run_one(study, number, name, schedule, progress)
+            _run_one(study, number, name, schedule, progress, checkpoints)
         except (KeyboardInterrupt, RunStopped) as stop:
             # The run that was cut short is kept as it is, without a quench.
             if isinstance(stop, RunInterrupted | RunStopped):
                 study.unfinished = stop.run.data
             study.failed = isinstance(stop, RunStopped)
+            study.signal = getattr(stop, "signal", signal.SIGINT)
             study.seconds = time.perf_counter() - started
             say(f"stopped in '{name}': {stop or 'interrupted'}")
             return study
@@ -223,8 +233,13 @@ def schedule_seed(seed: int, number: int) -> int:
     return int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0])
 
 
-def _run_one(study: Study, number: int, name: str, schedule: Schedule, progress: bool | None) -> None:
+def _run_one(
+    study: Study, number: int, name: str, schedule: Schedule, progress: bool | None, checkpoints: Path | None
+) -> None:
     configuration, h = study.configuration, study.step_size
+    how = configuration.execution
+    saving = None if checkpoints is None else Checkpoints(
+        checkpoints / f"schedule_{number}", how.checkpoint_every, how.skip_damaged)  # fmt: skip
     times = quench_steps(configuration.steps) * h
     run = run_chains(
         study.scenario.energy,
@@ -235,7 +250,7 @@ def _run_one(study: Study, number: int, name: str, schedule: Schedule, progress:
         seed=schedule_seed(configuration.seed, number),
         observers=(observers.energies(), observers.snapshots(times), observers.first_passage(
             energy_below=study.land.minima[0].energy + study.delta / 2)),
-        progress=progress,
+        progress=progress, max_memory=how.max_memory, checkpoints=saving,
     )  # fmt: skip
     data = run.data.rename({"time_1": "quench_time", "step_1": "quench_step"}).drop_vars("inverse_temperature_1")
     positions = data["positions"].transpose("quench_time", "chain", "embedding", "coordinate").values

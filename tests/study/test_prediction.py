@@ -156,7 +156,7 @@ def test_study_is_whole_without_a_prediction(monkeypatch, tmp_path):
         raise RuntimeError("the stiff solver stopped")
 
     land = _land()
-    monkeypatch.setattr(run.landscape, "explore", lambda *_, **__: land)
+    monkeypatch.setattr(run, "explored", lambda *_, **__: land)
     monkeypatch.setattr(run, "rate_model", lambda *_: None)
     monkeypatch.setattr(run, "predict", stopped)
     study = _small(chains=32, steps=300)
