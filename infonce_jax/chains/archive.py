@@ -29,8 +29,8 @@ class _Handler(ocp.CheckpointHandler):
             np.savez(file, **args.arrays)  # type: ignore[arg-type]
 
     def restore(self, directory: Any, args: Any = None) -> dict[str, np.ndarray]:
-        with np.load(Path(directory) / _FILE, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        with open(Path(directory) / _FILE, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
 
 
 @ocp.args.register_with_handler(_Handler, for_save=True, for_restore=True)
@@ -47,7 +47,7 @@ class Archive(ocp.args.CheckpointArgs):
 
 def open_manager(place: Path, keep: int) -> ocp.CheckpointManager:
     """The manager of the checkpoints of one block of chains, of this process alone."""
-    place.mkdir(parents=True, exist_ok=True)
+    place.mkdir(exist_ok=True)
     own = jax.process_index()
     alone = ocp.options.MultiprocessingOptions()
     if jax.process_count() > 1:

@@ -7,8 +7,10 @@ later is noticed and not continued from.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
+import shutil
 import warnings
 from importlib.metadata import version
 from pathlib import Path
@@ -88,6 +90,9 @@ def open_directory(checkpoints: Checkpoints, description: dict[str, Any], blocks
             _compare(root, before, now)
             return [tuple(block) for block in before["blocks"]]
         root.mkdir(parents=True, exist_ok=True)
+        if any(root.glob("chains_*")):
+            raise refuse("checkpoints", f"{root} without its {_MANIFEST}", "the file that the run wrote there",
+                         "restore it, or begin again in another directory")  # fmt: skip
         whole = root / f"{_MANIFEST}.{os.getpid()}.new"
         whole.write_text(json.dumps({**now, "blocks": blocks}, indent=1))
         os.replace(whole, manifest)
@@ -210,10 +215,14 @@ class Store:
         try:
             from infonce_jax.chains.archive import Archive
 
+            if not (self.root / _MANIFEST).exists():  # Orbax would make a new one, that nobody could continue from
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             self._opened().save(saved.step, args=Archive(named))
             self.last_step = saved.step
         except Exception as error:  # full disk, lost directory, lost rights: none may cost what is in memory
             self._manager = None
+            for begun in self.place.glob(f"{saved.step}.*tmp*"):  # a full disk needs the room
+                shutil.rmtree(begun, ignore_errors=True)
             stands = f"that of step {self.last_step} stands" if self.last_step >= 0 else "there is none before it"
             warnings.warn(
                 f"the checkpoint of step {saved.step} in {self.place} could not be written ({_reason(error)}); "
@@ -230,7 +239,8 @@ class Store:
 def _reason(error: BaseException) -> str:
     """What the system says is wrong, without the library's wrapping."""
     text = " ".join(str(error).split())
-    for number in (28, 27, 2, 13, 30, 122):  # space, size, missing, rights, read-only, quota
+    known = (errno.ENOSPC, errno.EFBIG, errno.ENOENT, errno.EACCES, errno.EROFS, errno.EDQUOT)
+    for number in known:
         if os.strerror(number) in text or getattr(error, "errno", None) == number:
             return os.strerror(number)
     return text[:200] or type(error).__name__

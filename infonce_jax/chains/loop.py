@@ -25,6 +25,9 @@ __all__ = ["Loop"]
 
 # Chunks begin short and grow while they take less than a quarter of this many seconds: an interruption waits for one.
 _FIRST_CHUNK, _PATIENCE = 32, 2.0
+# Temperatures handed over per call at least: arrays of one length compile once, and XLA turned one of a single entry
+# into other arithmetic (the last bits of MALA differed).
+_CLOCK = 2048
 
 
 class Loop:
@@ -131,7 +134,7 @@ class Loop:
     def _call(self, steps: int) -> tuple[Any, np.ndarray]:
         plan = self.plan
         times = (self.step + np.arange(steps, dtype=np.float64)) * plan.integrator.step_size
-        pad = (0, max(self.chunk - steps, 0))
+        pad = (0, max(self.chunk, _CLOCK) - steps)
         betas = np.pad(plan.beta(times), pad, mode="edge").astype(plan.dtype)
         taus = None if plan.taus is None else np.pad(plan.taus(times), pad, mode="edge").astype(plan.dtype)
         carry, healthy = advance_chunk(
