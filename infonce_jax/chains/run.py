@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -142,4 +143,5 @@ def _together(runs: dict[int, Run], stop: RunStopped | RunInterrupted | InputErr
         if error is not None:
             raise error
     whole = {first: run for part, _ in parts for first, run in part.items()}
-    return joined([whole[first] for first in sorted(whole)])
+    slowest = max(sum(run.seconds for run in part.values()) for part, _ in parts)
+    return dataclasses.replace(joined([whole[first] for first in sorted(whole)]), seconds=slowest)

@@ -1,6 +1,6 @@
-"""A run that saves itself often, for tests that kill it: `python checkpointed_run.py DIRECTORY [DIRECTORY ...]`.
+"""A run that saves itself, for tests that kill it: `python checkpointed_run.py SECONDS DIRECTORY [DIRECTORY ...]`.
 
-Prints one line per directory: the digest of everything the run ended with.
+SECONDS lie between two checkpoints. Prints one line per directory: the digest of everything the run ended with.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import infonce_jax as ij
 from infonce_jax.fingerprint import digest
 from infonce_jax.study.cache import use_cache
 
-STEPS = 600_000
+STEPS = 250_000
 
 
-def run(directory=None):
+def run(directory, every):
     return ij.run_chains(
         ij.scenarios.double_well().energy,
         ij.schedules.logarithmic(0.5),
@@ -27,7 +27,7 @@ def run(directory=None):
             ij.observers.first_passage(energy_below=-1.2),
             ij.observers.average(lambda x, energy: energy, name="mean"),
         ),
-        checkpoints=None if directory is None else ij.Checkpoints(directory, every=0.02),
+        checkpoints=None if directory == "none" else ij.Checkpoints(directory, every),
     )
 
 
@@ -38,5 +38,5 @@ def fingerprint(run):
 if __name__ == "__main__":
     use_cache()
     ij.use_all_cores(1)
-    for directory in sys.argv[1:]:
-        print(fingerprint(run(None if directory == "none" else directory)), flush=True)
+    for directory in sys.argv[2:]:
+        print(fingerprint(run(directory, float(sys.argv[1]))), flush=True)

@@ -11,7 +11,7 @@ import pytest
 
 from infonce_jax import energies, integrators, observers, run_chains, scenarios, schedules
 from infonce_jax.chains import RunStopped
-from infonce_jax.chains import run as run_module
+from infonce_jax.chains import loop as loop_module
 from infonce_jax.chains.engine import advance_chunk
 from infonce_jax.checks import InputError
 from infonce_jax.noise import chain_keys, normals
@@ -150,7 +150,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_argument_is_refused_in_one_line_before_anything_compiles(case, monkeypatch):
     monkeypatch.setattr(
-        run_module, "start_carry", lambda *_, **__: pytest.fail("compiled before the arguments were checked")
+        loop_module, "start_carry", lambda *_, **__: pytest.fail("compiled before the arguments were checked")
     )
     arguments, name = BAD[case]
     arguments = {"energy": RING, "beta": BETA, "integrator": EULER, "num_chains": 7, "num_steps": 5} | arguments

@@ -55,11 +55,6 @@ RING5 = {
 }
 
 
-@pytest.fixture(scope="module")
-def ring5():
-    return ij.landscape.explore(ij.scenarios.ring(5).energy, num_quenches=256, num_searches=256)
-
-
 @pytest.mark.parametrize("name", RING5)
 def test_ring5_is_trapped_as_often_as_measured_elsewhere(ring5, name):
     # Our 4096 chains against the reference's 1024, three standard errors of the difference: false alarm .0027 for
