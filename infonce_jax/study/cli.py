@@ -25,16 +25,17 @@ from infonce_jax.study.cache import use_cache
 from infonce_jax.study.configuration import StudyConfiguration
 from infonce_jax.study.hitting import HittingConfiguration
 from infonce_jax.study.recommend import RecommendConfiguration
+from infonce_jax.study.sweep_grid import SweepConfiguration
 
 __all__ = ["main"]
 
 
 @dataclasses.dataclass(frozen=True)
 class ResumeConfiguration:
-    """Go on with a study that was interrupted, killed or cut off; it ends with the same bits."""
+    """Go on with a study or a sweep that was interrupted, killed or cut off; it ends with the same bits."""
 
     directory: tyro.conf.Positional[Path]
-    """The directory of the study, its --out."""
+    """The directory of the study or the sweep, its --out."""
     skip_damaged: bool = False
     """Go on from the checkpoint before a damaged one."""
 
@@ -65,6 +66,7 @@ class ScenariosConfiguration:
 _Command = (
     Annotated[StudyConfiguration, tyro.conf.subcommand("study")]
     | Annotated[ResumeConfiguration, tyro.conf.subcommand("resume")]
+    | Annotated[SweepConfiguration, tyro.conf.subcommand("sweep")]
     | Annotated[HittingConfiguration, tyro.conf.subcommand("hitting")]
     | Annotated[RecommendConfiguration, tyro.conf.subcommand("recommend")]
     | Annotated[LandscapeConfiguration, tyro.conf.subcommand("landscape")]
@@ -109,15 +111,15 @@ def _run(command: Any) -> int:
     use_all_cores()
     use_cache()
     if isinstance(command, ResumeConfiguration):
-        from infonce_jax.study import sittings
-
-        begun = sittings.configuration_in(command.directory)
-        how = dataclasses.replace(begun.execution, skip_damaged=command.skip_damaged)
-        command = dataclasses.replace(begun, execution=how)
-    if isinstance(command, StudyConfiguration):
-        how = command.execution
+        command = _begun(command)
+    if isinstance(command, StudyConfiguration | SweepConfiguration):
+        how = (command if isinstance(command, StudyConfiguration) else command.base).execution
         if how.distributed:
             join_processes(how.coordinator, how.processes, how.index)
+        if isinstance(command, SweepConfiguration):
+            from infonce_jax.study.sweep import sweep_command
+
+            return sweep_command(command)
         from infonce_jax.study.command import study_command  # here, so that `infonce-jax --help` answers at once
 
         return study_command(command)
@@ -128,6 +130,19 @@ def _run(command: Any) -> int:
     if isinstance(command, LandscapeConfiguration):
         return _landscape(command)
     return _scenarios()
+
+
+def _begun(resume: ResumeConfiguration) -> StudyConfiguration | SweepConfiguration:
+    """What was asked of the study or the sweep in a directory, to go on with."""
+    from infonce_jax.study import sittings, sweep
+
+    if sweep.begun_in(resume.directory):
+        begun = sweep.configuration_in(resume.directory)
+        how = dataclasses.replace(begun.base.execution, skip_damaged=resume.skip_damaged)
+        return dataclasses.replace(begun, base=dataclasses.replace(begun.base, execution=how))
+    begun = sittings.configuration_in(resume.directory)
+    how = dataclasses.replace(begun.execution, skip_damaged=resume.skip_damaged)
+    return dataclasses.replace(begun, execution=how)
 
 
 @contextlib.contextmanager

@@ -27,6 +27,8 @@ __all__ = [
     "draw_schedules",
     "draw_trapping",
     "minimum_names",
+    "schedule_colours",
+    "schedule_lines",
 ]
 
 STYLE: dict[Any, Any] = {
@@ -37,7 +39,7 @@ STYLE: dict[Any, Any] = {
 _LOGS, _FAST, _STRETCHED = ("#9ecae1", "#4292c6", "#2171b5", "#08306b"), ("#fcae91", "#fb6a4a", "#cb181d"), ("#238b45",)
 
 
-def _colours(schedules: Mapping[str, Schedule]) -> dict[str, str]:
+def schedule_colours(schedules: Mapping[str, Schedule]) -> dict[str, str]:
     logs, fast, stretched = iter(_LOGS), iter(_FAST), iter(_STRETCHED)
     colours = {}
     for name, schedule in schedules.items():
@@ -46,7 +48,7 @@ def _colours(schedules: Mapping[str, Schedule]) -> dict[str, str]:
     return colours
 
 
-def _lines(schedules: Mapping[str, Schedule]) -> dict[str, str]:
+def schedule_lines(schedules: Mapping[str, Schedule]) -> dict[str, str]:
     return {name: "--" if isinstance(s, HorizonSchedule) else "-" for name, s in schedules.items()}
 
 
@@ -58,7 +60,7 @@ def draw_schedules(schedules: Mapping[str, Schedule], horizon: float, step_size:
         horizon: last time, in time units.
         step_size: first time.
     """
-    colours, lines = _colours(schedules), _lines(schedules)
+    colours, lines = schedule_colours(schedules), schedule_lines(schedules)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(8, 4))
         axes = figure.subplots()
@@ -107,7 +109,7 @@ def draw_trapping(study: Study) -> Figure:
     Beside the measured shares after a quench stand the predicted ones, where there is a prediction.
     """
     floor = 0.3 / study.configuration.chains
-    colours, lines = _colours(study.schedules), _lines(study.schedules)
+    colours, lines = schedule_colours(study.schedules), schedule_lines(study.schedules)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(11, 4.6), layout="constrained")
         panels = figure.subplots(1, 2, sharey=True)
@@ -133,7 +135,7 @@ def draw_energies(
     data: Mapping[str, xr.Dataset], land: Landscape, schedules: Mapping[str, Schedule], chains: int = 12
 ) -> Figure:
     """Energy traces of a few chains under each schedule, with the levels of the minima and of the saddle of E*."""
-    colours = _colours(schedules)
+    colours = schedule_colours(schedules)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(11, 5.2), layout="constrained")
         panels = figure.subplots(2, 4, sharex=True, sharey=True).ravel()

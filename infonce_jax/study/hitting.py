@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -213,9 +212,7 @@ def summarise(study: HittingStudy) -> dict[str, Any]:
 
 def write_hitting(study: HittingStudy, out: Path) -> Path:
     """Write hitting.zarr, hitting.json, the figures and, last of all, hitting.html; returns the page's path."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    from infonce_jax.study import hitting_figures, outputs
+    from infonce_jax.study import hitting_figures, outputs, pages
 
     for name in ("hitting.zarr", "hitting.json", "hitting.html", "survival.png", "arrhenius.png"):
         outputs.remove(out / name)
@@ -225,18 +222,11 @@ def write_hitting(study: HittingStudy, out: Path) -> Path:
     drawn = {"survival": hitting_figures.draw_survival(study.data),
              "arrhenius": hitting_figures.draw_arrhenius(study.data)}  # fmt: skip
     pictures = {name: outputs.embedded_png(figure, out / f"{name}.png") for name, figure in drawn.items()}
-    templates = Environment(
-        loader=PackageLoader("infonce_jax.study", "templates"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
+    page = pages.render(
+        "hitting.html", study=study, land=study.land, data=study.data, summary=summary, pictures=pictures,
+        rows=rows(study), heads=_HEADS, slope=slope_statement(study),
     )  # fmt: skip
-    page = templates.get_template("hitting.html").render(
-        study=study, land=study.land, data=study.data, summary=summary, pictures=pictures, rows=rows(study),
-        heads=_HEADS, slope=slope_statement(study),
-    )  # fmt: skip
-    new = out / "hitting.html.new"
-    new.write_text(page, encoding="utf-8")
-    os.replace(new, out / "hitting.html")
-    return out / "hitting.html"
+    return pages.replace_text(out / "hitting.html", page)
 
 
 def command(configuration: HittingConfiguration) -> int:

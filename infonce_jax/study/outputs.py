@@ -18,13 +18,12 @@ from typing import Any
 import jax
 import numpy as np
 import xarray as xr
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from infonce_jax.checks import InputError
 from infonce_jax.measure import Proportion
 from infonce_jax.schedules import HorizonSchedule
-from infonce_jax.study import figures, prediction
+from infonce_jax.study import figures, pages, prediction
 from infonce_jax.study.run import Study, Trapping
 
 __all__ = [
@@ -161,9 +160,7 @@ def _summary_of(study: Study, outcome: Trapping) -> dict[str, Any]:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    whole = path.with_suffix(path.suffix + ".new")
-    whole.write_text(json.dumps(content, indent=1))
-    os.replace(whole, path)
+    pages.replace_text(path, json.dumps(content, indent=1))
 
 
 def _write_data(path: Path, study: Study, summary: dict[str, Any]) -> None:
@@ -247,12 +244,8 @@ def _page(study: Study, summary: dict[str, Any], pictures_in: Path) -> str:
     pictures = {
         name: embedded_png(figure, pictures_in / f"{name}.png") for name, figure in drawn.items() if figure is not None
     }
-    templates = Environment(
-        loader=PackageLoader("infonce_jax.study", "templates"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    return templates.get_template("report.html").render(
-        study=study, land=study.land, summary=summary, pictures=pictures, plain=plain,
+    return pages.render(
+        "report.html", study=study, land=study.land, summary=summary, pictures=pictures, plain=plain,
         names=figures.minimum_names(study.land), most=_extremes(study, max), least=_extremes(study, min),
         unknown=max(o.unknown for o in study.outcomes), compared=sum(len(o.times) for o in study.outcomes),
     )  # fmt: skip

@@ -79,6 +79,7 @@ class Study:
         unfinished: what was observed of the schedule during which the study stopped.
         failed: whether it stopped because a chain left the sphere, not because somebody asked.
         signal: the signal that asked it to stop, where one did.
+        reason: why it stopped, in a line.
         predictions: of the master equation, by schedule; empty where rates could not be had.
         prediction_note: how far to trust them, or why there are none.
     """
@@ -94,6 +95,7 @@ class Study:
     unfinished: xr.Dataset | None = None
     failed: bool = False
     signal: int = signal.SIGINT
+    reason: str = ""
     predictions: dict[str, Prediction] = dataclasses.field(default_factory=dict)
     prediction_note: str = ""
 
@@ -190,7 +192,8 @@ def run_study(
             study.failed = isinstance(stop, RunStopped)
             study.signal = getattr(stop, "signal", signal.SIGINT)
             study.seconds = time.perf_counter() - started
-            say(f"stopped in '{name}': {stop or 'interrupted'}")
+            study.reason = f"stopped in '{name}': {stop or 'interrupted'}"
+            say(study.reason)
             return study
         last = study.outcomes[-1]
         beside = "" if last.predicted is None else f"   predicted {last.predicted.probability[-1]:.3f}"
