@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["InputError", "as_unit_rows", "count", "finite", "positive"]
+__all__ = ["InputError", "as_unit_rows", "confidence", "count", "finite", "instance", "numbers", "positive"]
 
 
 class InputError(ValueError):
@@ -51,15 +51,36 @@ def count(name: str, value: Any, least: int = 1, mend: str = "pass a whole numbe
     return int(value)
 
 
+def numbers(name: str, value: Any, mend: str = "rows of equal length") -> np.ndarray:
+    """Return `value` as a float64 array of any shape, refusing what is not made of numbers."""
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise refuse(name, type(value).__name__, "an array of numbers", mend) from None
+
+
+def confidence(name: str, value: Any) -> float:
+    """Return `value` as a float strictly between 0 and 1."""
+    mend = "for example 0.95"
+    number = finite(name, value, mend)
+    if not 0 < number < 1:
+        raise refuse(name, value, "a number between 0 and 1", mend)
+    return number
+
+
+def instance(name: str, value: Any, kind: type, mend: str) -> None:
+    """Refuse what is not an object of the class `kind`."""
+    if not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise refuse(name, type(value).__name__, f"{article} {kind.__name__}", mend)
+
+
 def as_unit_rows(name: str, value: Any, ndims: tuple[int, ...] = (2,), tolerance: float = 1e-3) -> np.ndarray:
     """Return `value` as float64 with rows renormalised, refusing rows that are not on the sphere.
 
     The tolerance forgives single-precision input and hand-typed digits, not a forgotten normalisation.
     """
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise refuse(name, type(value).__name__, "an array of numbers", "rows of equal length") from None
+    array = numbers(name, value)
     if array.ndim not in ndims:
         wanted = " or ".join({1: "(d,)", 2: "(n, d)", 3: "(chains, n, d)"}[k] for k in ndims)
         raise refuse(name, f"shape {array.shape}", f"shape {wanted}", "the last axis is R^d, one row per embedding")

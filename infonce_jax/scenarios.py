@@ -83,7 +83,8 @@ def digit_images(index: int = 4, views: int = 8) -> np.ndarray:
     from sklearn.datasets import load_digits
 
     images = np.asarray(load_digits(return_X_y=True)[0]).reshape(-1, 8, 8)
-    if not 0 <= index < len(images):
+    index = count("index", index, least=0, mend=f"0 to {len(images) - 1}, the digits there are")
+    if index >= len(images):
         raise refuse("index", index, f"0 to {len(images) - 1}", "there are that many digits")
     image = np.pad(np.asarray(ndimage.zoom(images[index], 4, order=1)), 8)
     turns = 360.0 / count("views", views, least=3) * np.arange(views)
@@ -182,6 +183,8 @@ def get(name: str) -> Scenario:
     Raises:
         InputError: there is no such scenario; the message lists those there are.
     """
+    if not isinstance(name, str):
+        raise refuse("scenario", type(name).__name__, "a name", "for example 'ring5' or 'mine.py:energy'")
     if name in _NAMED:
         return _NAMED[name]()
     if name.startswith("ring") and name[4:].isdecimal():
@@ -200,7 +203,7 @@ def _from_file(path: Path, attribute: str) -> Scenario:
     try:
         sys.path.insert(0, str(path.parent.resolve()))  # as `python mine.py` would, so that neighbours can be imported
         found = runpy.run_path(str(path)).get(attribute)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise refuse("scenario", f"{path}, which fails with {type(error).__name__}: {error}", "a file that runs",
                      f"try python {path}") from error  # fmt: skip
     finally:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from infonce_jax.checks import finite, positive, refuse
+from infonce_jax.checks import finite, numbers, positive, refuse
 
 __all__ = [
     "FixedSchedule",
@@ -59,8 +59,8 @@ class Schedule:
         Raises:
             InputError: a negative time, or a value that is NaN or not positive.
         """
-        t = np.asarray(t, dtype=np.float64)
-        if np.any(t < 0):
+        t = numbers("t", t, "one time or an array of them")
+        if not np.all(t >= 0):
             raise refuse("t", float(np.min(t)), "times >= 0", "time counts from the start of the run")
         with np.errstate(over="ignore"):
             beta = np.asarray(self.function(t), dtype=np.float64)
@@ -151,15 +151,16 @@ def piecewise(times: Sequence[float], values: Sequence[float]) -> FixedSchedule:
         times: increasing, the first one 0.
         values: positive, one per time.
     """
-    t, b = np.asarray(times, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    t, b = numbers("times", times), numbers("values", values)
     if t.ndim != 1 or t.shape != b.shape or len(t) < 2:
         raise refuse(
             "times, values", f"shapes {t.shape}, {b.shape}", "two lists of the same length >= 2", "pair them up"
         )
     if t[0] != 0 or not np.all(np.isfinite(t)) or not np.all(np.diff(t) > 0):
         raise refuse("times", t.tolist(), "finite increasing times from 0", "sort them and start at 0")
-    if not np.all(b > 0):
-        raise refuse("values", float(np.min(b)), "positive inverse temperatures", "beta = 0 is infinite noise")
+    if not np.all((b > 0) & np.isfinite(b)):
+        worst = float(b[~((b > 0) & np.isfinite(b))][0])
+        raise refuse("values", worst, "positive inverse temperatures", "beta = 0 is infinite noise")
     return _fixed(
         "piecewise", f"piecewise, {len(t)} points", lambda s: np.interp(s, t, b), times=tuple(t), values=tuple(b)
     )
@@ -173,8 +174,14 @@ def from_optax(schedule: Callable[[Any], Any], time_per_count: float = 1.0) -> F
     dt = positive("time_per_count", time_per_count, "time units per count of the optax schedule")
 
     def function(t: np.ndarray) -> np.ndarray:
-        out = schedule(t / dt)
-        return np.asarray(out, dtype=np.float64)
+        return np.asarray(schedule(t / dt), dtype=np.float64)
+
+    try:
+        np.broadcast_to(function(np.zeros(2)), 2)
+    except Exception as error:
+        raise refuse("schedule", f"one that fails on two counts with {type(error).__name__}",
+                     "a function from an array of counts to one of numbers",
+                     "for example optax.linear_schedule(1.0, 9.0, 1000)") from error  # fmt: skip
 
     return _fixed("from_optax", f"optax {getattr(schedule, '__name__', 'schedule')}", function, time_per_count=dt)
 

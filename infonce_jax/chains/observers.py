@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from infonce_jax.checks import as_unit_rows, count, finite, positive, refuse
+from infonce_jax.checks import as_unit_rows, count, finite, numbers, positive, refuse
 from infonce_jax.energies.base import Energy
 from infonce_jax.sphere import product_distance
 
@@ -99,7 +99,7 @@ def _observer(cls: type) -> type:
 def _times(times: Any) -> tuple[float, ...] | None:
     if times is None:
         return None
-    t = np.atleast_1d(np.asarray(times, dtype=np.float64))
+    t = np.atleast_1d(numbers("times", times, "a list of times >= 0, in time units"))
     if t.ndim != 1 or not np.all(np.isfinite(t)) or np.any(t < 0):
         raise refuse("times", repr(times), "a list of times >= 0", "times are in time units: steps * step_size")
     return tuple(np.unique(t).tolist())
@@ -115,7 +115,7 @@ def log_spaced_times(horizon: float, step_size: float, num: int = 61, first: flo
         first: the first positive time; by default one step.
     """
     h, last = positive("step_size", step_size), positive("horizon", horizon)
-    start = max(h if first is None else first, h)
+    start = h if first is None else max(positive("first", first), h)
     steps = np.unique(np.round(np.geomspace(start, max(last, start), count("num", num)) / h).astype(np.int64))
     return np.concatenate([[0.0], steps * h])
 
@@ -204,6 +204,9 @@ class FirstPassage(Observer):
     def inside(self, x: jax.Array, energy: jax.Array) -> jax.Array:
         if self.targets is None:
             return energy <= self.level
+        if self.targets.shape[1:] != x.shape:
+            raise refuse("of", f"centres of shape {self.targets.shape[1:]}", f"shape {x.shape}, that of a chain",
+                         "one row per embedding")  # fmt: skip
         targets = jnp.asarray(self.targets, x.dtype)
         near = [product_distance(targets[i], x) <= self.radius for i in range(targets.shape[0])]
         return jnp.any(jnp.stack(near))
@@ -258,7 +261,13 @@ class Average(Observer):
         return (self.name,)
 
     def start(self, x: jax.Array, energy: jax.Array) -> Any:
-        zero = jnp.zeros_like(jnp.asarray(self.function(x, energy), x.dtype))
+        try:
+            zero = jnp.zeros_like(jnp.asarray(self.function(x, energy), x.dtype))
+        except Exception as error:
+            given = f"a function that fails with {type(error).__name__} on positions of shape {x.shape}"
+            raise refuse(
+                self.name, given, "a JAX function of (positions, energy)", "try it on one chain first"
+            ) from error
         return zero, zero, jnp.zeros((), jnp.int32)
 
     def update(self, carry: Any, seen: Observation) -> Any:
@@ -288,6 +297,9 @@ def average(
         name: the variable's name.
         skip_steps: steps left out as burn-in.
     """
+    if not callable(function):
+        raise refuse("function", type(function).__name__, "a JAX function of (positions, energy)",
+                     "for example lambda x, energy: energy")  # fmt: skip
     return Average(function, np.asarray(count("skip_steps", skip_steps, least=0)), name)
 
 

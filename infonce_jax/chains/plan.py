@@ -22,7 +22,7 @@ from infonce_jax.schedules import Schedule
 __all__ = ["Plan", "make_plan", "uniform_positions"]
 
 _STREAM_INITIAL = 1
-_MOST_STEPS = 2**31 - 1
+_MOST_STEPS, _MOST_CHAINS = 2**31 - 1, 2**32
 _COLDEST_TAU = 1e-5
 _EVERY_STEP = 2_000_000  # steps up to which a schedule is looked at as a whole before a run
 
@@ -139,6 +139,8 @@ def make_plan(
     num_chains, num_steps = count("num_chains", num_chains), count("num_steps", num_steps)
     if num_steps > _MOST_STEPS:
         raise refuse("num_steps", num_steps, f"at most {_MOST_STEPS}", "split the run")
+    if num_chains > _MOST_CHAINS:
+        raise refuse("num_chains", num_chains, f"at most {_MOST_CHAINS}", "the noise tells chains apart by 32 bits")
     _check_arguments(energy, beta, integrator, observers, dtype)
     chain_keys(seed, np.arange(1))  # refuses a seed that is none
     starts = _starts(energy, initial, num_chains)

@@ -94,6 +94,8 @@ def run_chains(
                      observers=observers, temperature=temperature, dtype=dtype)  # fmt: skip
     chunk, limit = count("chunk", chunk), as_bytes(max_memory)
     saving = _checked(checkpoints)
+    if progress not in (None, True, False):
+        raise refuse("progress", repr(progress), "True, False or None", "by default a bar is shown on a terminal")
     mesh = chain_mesh(None if num_devices is None else count("num_devices", num_devices))
     with jax.enable_x64(dtype == "float64"):
         blocks = cut(plan, mesh, limit)

@@ -7,7 +7,7 @@ know how, so that no caller depends on an order.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +43,8 @@ def join_views(a: Any, b: Any) -> Any:
 
 def split_views(x: Any) -> tuple[Any, Any]:
     """The two views, each of shape (N, d), of a configuration made by `join_views`."""
+    if np.ndim(x) != 2 or len(x) % 2:
+        raise refuse("x", f"shape {np.shape(x)}", "shape (2N, d)", "join two views with join_views")
     return x[: len(x) // 2], x[len(x) // 2 :]
 
 
@@ -103,10 +105,13 @@ def sup_con_energy(labels: Any, dim: int, temperature: float = 0.5, form: str = 
         InputError: a label that stands once only has no positive, and no finite "in" term.
     """
     names = np.asarray(labels)
+    if names.ndim != 1 or not len(names):
+        raise refuse("labels", f"shape {names.shape}", "shape (n,)", "one label per view")
     same = (names[:, None] == names[None]) & ~np.eye(len(names), dtype=bool)
     alone = ~same.any(axis=1)
     if alone.any():
-        raise refuse("labels", f"label {names[alone][0]!r} once", "every label at least twice", "leave such views out")
+        name = names[alone][0].item()
+        raise refuse("labels", f"label {name!r} once", "every label at least twice", "leave such views out")
     return graph_infonce(same / same.sum(axis=1, keepdims=True), temperature, "mean", dim=dim, form=form)
 
 
@@ -119,6 +124,9 @@ def queue_energy(keys: Any, queue: Any, temperature: float = 0.5) -> GraphInfoNC
         temperature: tau > 0.
     """
     k, q = as_unit_rows("keys", keys), as_unit_rows("queue", queue)
+    if not len(k) or not len(q):
+        raise refuse("keys, queue", f"{len(k)} and {len(q)} rows", "at least one of each", "without negatives there is "
+                     "nothing to contrast")  # fmt: skip
     if k.shape[1] != q.shape[1]:
         raise refuse("keys, queue", f"dimensions {k.shape[1]}, {q.shape[1]}", "the same dimension", "embed both alike")
     n, size = len(k), len(q)
@@ -161,11 +169,15 @@ class AlignmentUniformity(Energy):
     num_pairs: int = dataclasses.field(metadata={"static": True})
     dim: int = dataclasses.field(metadata={"static": True})
 
+    gradient_shows_failure: ClassVar[bool] = True  # a polynomial and two log-sum-exps, as in `GraphInfoNCE`
+
     @property
     def shape(self) -> tuple[int, int]:
         return 2 * self.num_pairs, self.dim
 
     def __call__(self, x: jax.Array) -> jax.Array:
+        if x.shape != self.shape:
+            raise refuse("x", f"shape {x.shape}", f"one configuration of shape {self.shape}", "use jax.vmap for many")
         a, b = split_views(x)
         t, weight = jnp.asarray(self.t, x.dtype), jnp.asarray(self.weight, x.dtype)
         upper = np.triu(np.ones((self.num_pairs, self.num_pairs)), 1)

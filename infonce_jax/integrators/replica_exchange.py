@@ -68,7 +68,11 @@ def replica_exchange(inner: Integrator, ratios: Sequence[float], swap_every: int
 
 def _ladder(ratios: Any) -> tuple[float, ...]:
     mend = "multiples of the inverse temperature, for example (1, 0.5, 0.25)"
-    if isinstance(ratios, str) or np.ndim(ratios) != 1:
+    try:
+        plain = not isinstance(ratios, str) and np.ndim(ratios) == 1
+    except ValueError:  # rows of unequal length
+        plain = False
+    if not plain:
         raise refuse("ratios", repr(ratios), "a list of numbers", mend)
     ladder = tuple(positive("ratios", ratio, mend) for ratio in ratios)
     falling = all(hot < cold for cold, hot in itertools.pairwise(ladder))

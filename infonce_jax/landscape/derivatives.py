@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from infonce_jax import sphere
+from infonce_jax.checks import instance
 from infonce_jax.energies.base import Energy
 
 __all__ = ["Derivatives", "derivatives", "displace", "double_precision", "energies_of"]
@@ -99,6 +100,7 @@ def energies_of(energy: Energy, x: np.ndarray) -> np.ndarray:
     Returns:
         Shape (...).
     """
+    instance("energy", energy, Energy, "wrap a function with energies.from_function")
     x = np.asarray(x)
     flat = x.reshape(-1, *x.shape[-2:])
     with jax.enable_x64(True):

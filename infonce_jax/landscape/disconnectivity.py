@@ -10,7 +10,7 @@ import dataclasses
 
 import networkx as nx
 
-from infonce_jax.checks import refuse
+from infonce_jax.checks import instance, refuse
 from infonce_jax.landscape.model import SAME_ENERGY, Landscape
 
 __all__ = ["DisconnectivityTree", "TreeNode", "disconnectivity"]
@@ -84,6 +84,7 @@ def disconnectivity(landscape: Landscape, copies: bool = False) -> Disconnectivi
     Raises:
         InputError: copies are wanted and were not counted.
     """
+    instance("landscape", landscape, Landscape, "from landscape.explore(energy)")
     graph = landscape.copies if copies else landscape.network
     if not len(graph):
         raise refuse("copies", "a landscape whose copies were not counted", "counted copies", "use copies=False")

@@ -8,6 +8,7 @@ import math
 import networkx as nx
 import numpy as np
 
+from infonce_jax.checks import numbers, refuse
 from infonce_jax.energies.base import Energy
 from infonce_jax.landscape.quench import quench
 from infonce_jax.landscape.symmetry import Symmetry
@@ -99,7 +100,13 @@ class Landscape:
 
     def quench(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Follow configurations, shape (..., n, d), along the gradient flow: classes as `basin_of`, final energies."""
-        points = np.asarray(points, dtype=np.float64)
+        points = numbers("points", points, "configurations of shape (..., n, d)")
+        if points.shape[-2:] != self.energy.shape or not np.all(np.isfinite(points)):
+            given = f"shape {points.shape}" if points.shape[-2:] != self.energy.shape else "NaN or infinite entries"
+            raise refuse("points", given, f"finite entries of shape (..., {self.energy.shape[0]}, "
+                         f"{self.energy.shape[1]})", "one row per embedding")  # fmt: skip
+        if not points.size:
+            return np.zeros(points.shape[:-2], dtype=int), np.zeros(points.shape[:-2])
         flat = points.reshape(-1, *points.shape[-2:])
         levels = np.array([m.energy for m in self.minima])
         window = _window(levels, np.array([s.energy for s in self.saddles]))

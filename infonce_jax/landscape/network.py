@@ -9,6 +9,8 @@ import networkx as nx
 import numpy as np
 from scipy.spatial import KDTree
 
+from infonce_jax.checks import refuse
+
 __all__ = ["CopyBook", "add_passage", "communicating_height", "critical_depth", "depths", "spectral_depth"]
 
 _SAME_COPY = 1e-5
@@ -52,6 +54,9 @@ def communicating_height(graph: nx.Graph, first: int, second: int) -> float:
 
     On a minimum spanning tree the path between two nodes is a minimax path.
     """
+    for name, node in (("first", first), ("second", second)):
+        if node not in graph:
+            raise refuse(name, node, f"one of {len(graph)} nodes of the network", "an index into landscape.minima")
     tree = nx.minimum_spanning_tree(graph, weight="height")
     if first == second:
         return -math.inf

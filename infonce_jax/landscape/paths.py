@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import networkx as nx
 import numpy as np
 
-from infonce_jax.checks import count, positive, refuse
+from infonce_jax.checks import count, instance, positive, refuse
 from infonce_jax.landscape.band import (
     ElasticBand,
     align,
@@ -275,6 +275,7 @@ def check_saddles(
     Raises:
         InputError: an index out of range, or numbers out of range.
     """
+    instance("landscape", landscape, Landscape, "from landscape.explore(energy)")
     tolerance = positive("tolerance", tolerance)
     chosen = barrier_saddles(landscape) if saddles is None else list(saddles)
     for k in chosen:

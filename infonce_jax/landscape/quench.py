@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
+from infonce_jax.checks import instance
 from infonce_jax.devices import chain_mesh
 from infonce_jax.energies.base import Energy
 from infonce_jax.landscape.derivatives import Derivatives, derivatives, displace, double_precision
@@ -110,6 +111,7 @@ def quench(
         Positions (points, n, d), energies (points,), gradient norms (points,), in float64. A configuration that has not
         arrived after 20,000 steps is returned where it is.
     """
+    instance("energy", energy, Energy, "wrap a function with energies.from_function")
     x = np.asarray(x, np.float64)
     with jax.enable_x64(True):
         energy = jax.tree.map(jnp.asarray, double_precision(energy))

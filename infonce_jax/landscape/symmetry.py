@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import networkx as nx
 import numpy as np
 
+from infonce_jax.checks import instance
 from infonce_jax.energies.base import Energy
 from infonce_jax.landscape.derivatives import double_precision, energies_of
 
@@ -101,6 +102,7 @@ def find_symmetry(energy: Energy) -> Symmetry:
     automorphisms of a coloured graph, whose colours are energies of two-point configurations, each verified on random
     configurations.
     """
+    instance("energy", energy, Energy, "wrap a function with energies.from_function")
     rng = np.random.default_rng(7)
     free, standard = _free_subspace(energy, rng)
     tests = _random_points(rng, 4, energy.shape)

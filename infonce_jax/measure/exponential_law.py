@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from infonce_jax.checks import count, finite, refuse
+from infonce_jax.checks import count, finite, numbers, refuse
 
 __all__ = ["ExponentialTest", "exponential_test"]
 
@@ -70,7 +70,7 @@ def exponential_test(
     Raises:
         InputError: shapes that differ, times that are not finite and >= 0, or several limits of observation.
     """
-    t = np.asarray(times, dtype=np.float64)
+    t, seed = numbers("times", times, "one per chain"), count("seed", seed, least=0, mend="for example 0")
     c = np.zeros(t.shape, dtype=bool) if censored is None else np.asarray(censored, dtype=bool)
     number, cut = count("num_samples", num_samples, least=99), finite("cut", cut)
     if t.ndim != 1 or t.shape != c.shape or not len(t) or not np.all(np.isfinite(t)) or np.any(t < 0) or cut < 0:

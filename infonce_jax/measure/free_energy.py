@@ -16,7 +16,7 @@ from scipy.interpolate import CubicSpline
 
 from infonce_jax import integrators, schedules
 from infonce_jax.chains.run import run_chains, uniform_positions
-from infonce_jax.checks import InputError, count, refuse
+from infonce_jax.checks import InputError, count, instance, refuse
 from infonce_jax.landscape import Landscape, energies_of
 from infonce_jax.theory.partition import PartitionTable, harmonic_log_partitions, sphere_volume
 
@@ -106,6 +106,7 @@ def basin_free_energies(
     Raises:
         InputError: a landscape with flat valleys or without counted copies, or numbers too small.
     """
+    instance("landscape", landscape, Landscape, "from landscape.explore(energy)")
     num_chains, num_moves = count("num_chains", num_chains, least=16), count("num_moves", num_moves)
     num_betas = count("num_betas", num_betas, least=6)
     if any(m.flat for m in landscape.minima):

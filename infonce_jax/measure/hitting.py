@@ -16,7 +16,7 @@ import xarray as xr
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from infonce_jax.checks import InputError, as_unit_rows, count, positive, refuse
+from infonce_jax.checks import InputError, as_unit_rows, confidence, count, instance, numbers, positive, refuse
 from infonce_jax.energies.base import Energy
 from infonce_jax.integrators import geodesic_euler
 from infonce_jax.landscape import Landscape, energies_of
@@ -43,6 +43,7 @@ def deepest_trap(landscape: Landscape) -> int:
     Raises:
         InputError: the landscape has no minimum besides the global ones, or one without a known passage.
     """
+    instance("landscape", landscape, Landscape, "from landscape.explore(energy)")
     first = landscape.number_global
     if len(landscape.minima) <= first or not math.isfinite(landscape.critical_depth):
         raise refuse("landscape", f"{len(landscape.minima)} kind(s) of minima, E* = {landscape.critical_depth:g}",
@@ -139,14 +140,14 @@ def hitting_times(
 
 
 def _checked_betas(betas: Any) -> np.ndarray:
-    b = np.atleast_1d(np.asarray(betas, dtype=np.float64))
+    b = np.atleast_1d(numbers("betas", betas, "inverse temperatures, for example [5.0, 10.0]"))
     if b.ndim != 1 or not len(b) or not np.all(np.isfinite(b)) or np.any(b <= 0) or len(np.unique(b)) < len(b):
         raise refuse("betas", betas, "distinct numbers above zero", "inverse temperatures, for example [5.0, 10.0]")
     return b
 
 
 def _checked_rates(corrected: Any, betas: np.ndarray) -> np.ndarray:
-    rates = np.asarray(corrected, dtype=np.float64)
+    rates = numbers("corrected", corrected, "one rate per beta")
     if rates.shape != betas.shape or not np.all(np.isfinite(rates)) or np.any(rates <= 0):
         raise refuse("corrected", f"shape {rates.shape}", f"{len(betas)} rates above zero", "one rate per beta")
     return rates
@@ -163,14 +164,14 @@ def _setting(
     seed: int,
     level: float,
 ) -> _Setting:
+    instance("landscape", landscape, Landscape, "from landscape.explore(energy)")
     if not isinstance(energy, Energy) or energy.shape != landscape.energy.shape:
         raise refuse("energy", getattr(energy, "shape", type(energy).__name__), f"shape {landscape.energy.shape}",
                      "the energy that the landscape was explored with")  # fmt: skip
     chains, seed = count("num_chains", num_chains, least=2), count("seed", seed, least=0, mend="for example 0")
     if count("max_steps", max_steps) > MOST_STEPS // 2:
         raise refuse("max_steps", max_steps, f"at most {MOST_STEPS // 2}", "use measure.splitting for rarer passages")
-    if not 0 < level < 1:
-        raise refuse("level", level, "a number between 0 and 1", "for example 0.95")
+    confidence("level", level)
     k = deepest_trap(landscape) if source is None else count("source", source, least=0)
     if k >= len(landscape.minima):
         raise refuse("source", k, f"0 to {len(landscape.minima) - 1}", "an index into landscape.minima")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binomtest
 
-from infonce_jax.checks import count, refuse
+from infonce_jax.checks import confidence, count, refuse
 
 __all__ = ["Proportion", "proportion", "proportions"]
 
@@ -54,8 +54,7 @@ def proportion(successes: int, trials: int, level: float = 0.95, method: str = "
         raise refuse(
             "successes, trials", (successes, trials), "0 <= successes <= trials and trials >= 1", "count again"
         )
-    if not 0 < level < 1:
-        raise refuse("level", level, "a number between 0 and 1", "for example 0.95")
+    level = confidence("level", level)
     if method not in ("wilson", "exact"):
         raise refuse("method", repr(method), "'wilson' or 'exact'", "see measure.proportion")
     interval = binomtest(k, n).proportion_ci(confidence_level=level, method=method)

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import t as student
 
-from infonce_jax.checks import InputError, as_unit_rows, count, finite, positive, refuse
+from infonce_jax.checks import InputError, as_unit_rows, confidence, count, finite, positive, refuse
 from infonce_jax.energies.base import Energy
 from infonce_jax.integrators import geodesic_euler
 from infonce_jax.landscape.derivatives import derivatives
@@ -160,8 +160,7 @@ def splitting(
     replicas, repeats = count("num_replicas", num_replicas, least=2), count("num_repeats", num_repeats, least=2)
     if count("max_steps", max_steps) > MOST_STEPS:
         raise refuse("max_steps", max_steps, f"at most {MOST_STEPS}", "leave it out")
-    if not 0 < level < 1:
-        raise refuse("level", level, "a number between 0 and 1", "for example 0.95")
+    confidence("level", level)
     pilot_seed, own_seed, host_seed = np.random.SeedSequence([count("seed", seed, least=0), 0x5B]).generate_state(
         3, np.uint64
     )
@@ -184,7 +183,7 @@ def _checked(energy: Any, start: Any, coordinate: Any, target: Any) -> tuple[np.
         raise refuse("start", f"shape {x.shape}", f"shape {energy.shape}", "one row per embedding")
     try:
         value = jax.eval_shape(coordinate, jax.ShapeDtypeStruct(x.shape, jnp.float32))
-    except TypeError as error:
+    except Exception as error:
         raise refuse("reaction_coordinate", f"one that fails with {error}", "a JAX function of positions (n, d)",
                      "see measure.reaction_coordinates") from error  # fmt: skip
     if getattr(value, "shape", None) != ():

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import CensoredData, chi2, ecdf
 
-from infonce_jax.checks import refuse
+from infonce_jax.checks import confidence, numbers, refuse
 
 __all__ = ["ExponentialMean", "Survival", "exponential_mean", "kaplan_meier"]
 
@@ -39,14 +39,13 @@ class Survival:
 
 
 def _checked(times: Any, censored: Any, level: float) -> tuple[np.ndarray, np.ndarray]:
-    t = np.asarray(times, dtype=np.float64)
+    t = numbers("times", times, "one per chain")
     c = np.zeros(t.shape, dtype=bool) if censored is None else np.asarray(censored, dtype=bool)
     if t.ndim != 1 or t.shape != c.shape or not len(t):
         raise refuse(
             "times, censored", f"shapes {t.shape}, {c.shape}", "two lists of the same length", "one entry per chain"
         )
-    if not 0 < level < 1:
-        raise refuse("level", level, "a number between 0 and 1", "for example 0.95")
+    confidence("level", level)
     if not np.all(np.isfinite(t)) or np.any(t < 0):
         raise refuse("times", "negative or not finite ones", "times >= 0", "mark what never passed as censored")
     return t, c

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import integrate
 
-from infonce_jax.checks import finite, positive, refuse
+from infonce_jax.checks import finite, instance, numbers, positive, refuse
 from infonce_jax.schedules import HorizonSchedule, Schedule
 
 __all__ = ["Exponent", "Trapping", "horizon_law", "logarithmic_exponent", "trapping_criterion", "two_state_law"]
@@ -50,10 +50,12 @@ def logarithmic_exponent(c: float, critical_depth: float, spectral_depth: float,
         delta: > 0, how far above the minimum counts as not having converged.
     """
     c, delta = positive("c", c), positive("delta", delta)
-    e = finite("critical_depth", critical_depth)
+    e, m = finite("critical_depth", critical_depth), float(numbers("spectral_depth", spectral_depth, "NaN if unknown"))
+    if e < 0 or m < e:
+        raise refuse("critical_depth, spectral_depth", f"{e:g} and {m:g}", "0 <= E* <= m", "m is NaN where unknown")
     converges = c > e
     bound = min(delta / c, (1 - e / c) / 2) if converges else 0.0
-    sharp = delta / c if c > spectral_depth else math.nan
+    sharp = delta / c if c > m else math.nan
     return Exponent(
         converges, bound, sharp,
         "fixed logarithmic schedule, beta(0) > 0, compact state space, minima that are points or orbits; exponents "
@@ -93,6 +95,7 @@ def trapping_criterion(schedule: Schedule, prefactor: float, depth: float) -> Tr
         InputError: a schedule to a horizon, or a family without a closed form.
     """
     kappa, e = positive("prefactor", prefactor), positive("depth", depth)
+    instance("schedule", schedule, Schedule, "for example schedules.logarithmic(depth)")
     if isinstance(schedule, HorizonSchedule):
         raise refuse("schedule", schedule.name, "a fixed schedule", "use horizon_law for one stretched to its horizon")
     p = dict(schedule.parameters)
@@ -158,15 +161,22 @@ def two_state_law(
     Returns:
         Probabilities at `times`, shape (k,).
     """
-    t = np.asarray(times, dtype=np.float64)
-    if t.ndim != 1 or not len(t) or t[0] <= 0 or np.any(np.diff(t) <= 0):
+    instance("schedule", schedule, Schedule, "for example schedules.logarithmic(depth)")
+    for name, function in (("escape", escape), ("trapped", trapped)):
+        if not callable(function):
+            raise refuse(name, type(function).__name__, "a function of beta", "for example Circle(energy).gap")
+    start = finite("initial", initial)
+    if not 0 <= start <= 1:
+        raise refuse("initial", f"{start:g}", "a probability", "P(in the trap, 0) lies between 0 and 1")
+    t = numbers("times", times, "increasing positive times")
+    if t.ndim != 1 or not len(t) or not np.all(np.isfinite(t)) or t[0] <= 0 or np.any(np.diff(t) <= 0):
         raise refuse("times", repr(times), "increasing positive times", "the law at 0 is the initial one")
 
     def slope(clock: float, p: np.ndarray) -> np.ndarray:
         beta = float(schedule(np.expm1(clock)))
         return -np.exp(clock) * escape(beta) * (p - trapped(beta))
 
-    solution = integrate.solve_ivp(slope, (0.0, np.log1p(t[-1])), [initial], method="LSODA", t_eval=np.log1p(t),
+    solution = integrate.solve_ivp(slope, (0.0, np.log1p(t[-1])), [start], method="LSODA", t_eval=np.log1p(t),
                                    rtol=1e-9, atol=1e-14)  # fmt: skip
     if not solution.success:
         raise RuntimeError(f"the stiff solver stopped: {solution.message}")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from infonce_jax.checks import count, positive, refuse
+from infonce_jax.checks import count, finite, instance, positive, refuse
 from infonce_jax.energies.base import Energy
 from infonce_jax.landscape.derivatives import energies_of
 from infonce_jax.schedules import Schedule
@@ -38,6 +38,7 @@ class Circle:
     modes: int = 256
 
     def __post_init__(self) -> None:
+        instance("energy", self.energy, Energy, "wrap a function with energies.from_function")
         if self.energy.shape != (1, 2):
             raise refuse("energy", f"shape {self.energy.shape}", "shape (1, 2)", "one free embedding on the circle")
         count("modes", self.modes, least=16)
@@ -87,6 +88,9 @@ class Circle:
             InputError: beta or radius not positive, or beta so large that e^{beta E} overflows.
         """
         b, r = positive("beta", beta), positive("radius", radius)
+        start, target = finite("start", start, "an angle in radians"), finite("target", target, "an angle in radians")
+        if r >= np.pi:
+            raise refuse("radius", f"{r:g}", "a radius below pi", "a larger ball is the whole circle")
         arc = 2 * np.pi - 2 * r
         x = np.mod(start - target, 2 * np.pi) - r
         if not 0 < x < arc:
@@ -136,13 +140,15 @@ class Circle:
         Returns:
             Cell centres in radians, shape (cells,), and probabilities of the cells, shape (len(times), cells).
         """
+        instance("schedule", schedule, Schedule, "for example schedules.logarithmic(depth)")
         t = check_times(times)
         grid = self.cells(cells)
         n = len(grid.volumes)
         law = np.full(n, 1.0 / n)
-        if not isinstance(initial, str):
+        if initial != "uniform":
+            angle = finite("initial", initial, "'uniform' or an angle in radians")
             law = np.zeros(n)
-            law[int(np.rint(np.mod(float(initial), 2 * np.pi) / (2 * np.pi) * n)) % n] = 1.0
+            law[int(np.rint(np.mod(angle, 2 * np.pi) / (2 * np.pi) * n)) % n] = 1.0
         return 2 * np.pi * np.arange(n) / n, evolve(grid, schedule, t, law)
 
 

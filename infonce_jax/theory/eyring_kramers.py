@@ -19,7 +19,7 @@ import math
 import networkx as nx
 import numpy as np
 
-from infonce_jax.checks import positive, refuse
+from infonce_jax.checks import count, instance, positive, refuse
 from infonce_jax.landscape import Landscape
 from infonce_jax.theory.capacity import conductance_ratios
 from infonce_jax.theory.partition import PartitionTable, log_partitions, saddle_log_partitions
@@ -59,6 +59,8 @@ def corrections(landscape: Landscape, partitions: PartitionTable, betas: np.ndar
         partitions: for example `measure.basin_free_energies(landscape).table`.
         betas: where the conductances are computed, ascending; by default from 3 to 60 over the deepest barrier.
     """
+    instance("landscape", landscape, Landscape, "from landscape.explore(energy)")
+    instance("partitions", partitions, PartitionTable, "for example measure.basin_free_energies(landscape).table")
     depths = [s.energy - max(landscape.minima[end].energy for end in s.ends) for s in landscape.saddles]
     between = [depth for s, depth in zip(landscape.saddles, depths, strict=True) if s.ends[0] != s.ends[1]]
     deepest = max(between, default=1.0)
@@ -109,10 +111,11 @@ def rate(
         InputError: an index out of range, beta or friction not positive, or copies that were not counted.
     """
     b = positive("beta", beta)
+    instance("landscape", landscape, Landscape, "from landscape.explore(energy)")
     if friction is not None:
         positive("friction", friction)
     for name, index in (("source", source), ("target", target)):
-        if not 0 <= index < len(landscape.minima):
+        if count(name, index, least=0, mend="an index into landscape.minima") >= len(landscape.minima):
             raise refuse(name, index, f"0 to {len(landscape.minima) - 1}", "an index into landscape.minima")
     basin = log_partitions(landscape, b, corrections.partitions if corrections else None)[source]
     sides = 2 if source == target else 1
@@ -131,6 +134,7 @@ def rate_matrix(
 
     Detailed balance holds with the weights Z_i, harmonic or measured, because both directions share their saddles.
     """
+    instance("landscape", landscape, Landscape, "from landscape.explore(energy)")
     b, n = positive("beta", beta), len(landscape.minima)
     basins = log_partitions(landscape, b, corrections.partitions if corrections else None)
     q = np.zeros((n, n))

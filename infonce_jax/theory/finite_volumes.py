@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy import integrate, sparse
 
-from infonce_jax.checks import refuse
+from infonce_jax.checks import numbers, refuse
 from infonce_jax.schedules import Schedule
 
 __all__ = ["Cells", "bernoulli", "check_times", "evolve", "mean_times"]
@@ -85,7 +85,7 @@ class Cells:
 
 def check_times(times: Any) -> np.ndarray:
     """Times as float64, increasing, none negative, the last one positive."""
-    t = np.asarray(times, dtype=np.float64)
+    t = numbers("times", times, "increasing times, in time units")
     if t.ndim != 1 or not len(t) or not np.all(np.isfinite(t)) or np.any(np.diff(t) <= 0) or t[0] < 0 or t[-1] <= 0:
         raise refuse("times", repr(times), "increasing finite times >= 0", "sort them; 0 gives the initial law")
     return t

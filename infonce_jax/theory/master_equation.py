@@ -15,7 +15,7 @@ from scipy import integrate, sparse
 from scipy.linalg import eigh, expm
 from threadpoolctl import threadpool_limits
 
-from infonce_jax.checks import positive, refuse
+from infonce_jax.checks import count, instance, numbers, positive, refuse
 from infonce_jax.landscape import Landscape
 from infonce_jax.schedules import Schedule
 from infonce_jax.theory.eyring_kramers import Corrections, rate_matrix
@@ -102,13 +102,14 @@ def initial_law(landscape: Landscape, initial: Any) -> np.ndarray:
     Raises:
         InputError: none of these.
     """
+    instance("landscape", landscape, Landscape, "from landscape.explore(energy)")
     number = len(landscape.minima)
     if isinstance(initial, str):
         if initial != "uniform":
             raise refuse("initial", repr(initial), "'uniform', an index or probabilities", "see master_equation")
         law = np.array([m.share for m in landscape.minima])
         return law / law.sum()
-    law = np.asarray(initial, dtype=np.float64)
+    law = numbers("initial", initial, "'uniform', an index or probabilities")
     if law.ndim == 0 and 0 <= law < number and law == int(law):
         return np.eye(number)[int(law)]
     if law.shape != (number,) or np.any(law < 0) or abs(law.sum() - 1) > 1e-9:
@@ -144,6 +145,7 @@ def occupancies(
     Returns:
         Shape (k, minima); rows sum to one. Column 0 is the global minimum.
     """
+    instance("schedule", schedule, Schedule, "for example schedules.logarithmic(depth)")
     t = check_times(times)
     law = initial_law(landscape, initial)
     if schedule.family == "constant" and len(law) <= _DENSE:
@@ -234,6 +236,8 @@ def mean_hitting_times(
         numpy.linalg.LinAlgError: a class from which no known passage leads to the target.
     """
     targets = [target] if isinstance(target, int) else list(target)
+    if not targets:
+        raise refuse("target", targets, "the index of a class, or several", "an index into landscape.minima")
     for index in targets:
         initial_law(landscape, index)
     q = rate_matrix(landscape, beta, corrections=corrections)
@@ -257,6 +261,10 @@ def escape_integral(
     closed form see `annealing.trapping_criterion`.
     """
     T = positive("horizon", horizon)
+    instance("schedule", schedule, Schedule, "for example schedules.logarithmic(depth)")
+    for name, index in (("source", source), ("target", target)):
+        if count(name, index, least=0, mend="an index into landscape.minima") >= len(landscape.minima):
+            raise refuse(name, index, f"0 to {len(landscape.minima) - 1}", "an index into landscape.minima")
     clock = np.linspace(0.0, np.log1p(T), 2001)
     betas = schedule(np.expm1(clock))
     table = _table_for(landscape, schedule, T, corrections)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from infonce_jax.checks import count, positive, refuse
+from infonce_jax.checks import count, instance, positive, refuse
 from infonce_jax.landscape import Landscape
 from infonce_jax.schedules import HorizonSchedule
 from infonce_jax.theory.eyring_kramers import Corrections
@@ -75,6 +75,7 @@ def optimal_schedule(
         InputError: a landscape without a trap or without a known passage, or numbers that are not positive.
     """
     T, knots = positive("horizon", horizon, "num_steps * step_size"), count("num_knots", num_knots, least=2)
+    instance("landscape", landscape, Landscape, "from landscape.explore(energy)")
     depth = landscape.critical_depth
     if not (0 < depth < math.inf):
         raise refuse("landscape", f"E* = {depth:g}", "a trap with a known passage", "any schedule does without one")

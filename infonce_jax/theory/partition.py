@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infonce_jax.checks import positive, refuse
+from infonce_jax.checks import numbers, positive, refuse
 from infonce_jax.landscape import Landscape, Minimum, Saddle, Symmetry
 
 __all__ = ["PartitionTable", "harmonic_log_partitions", "log_partitions", "orbit_volume", "saddle_log_partitions",
@@ -135,7 +135,7 @@ class PartitionTable:
     log_z: np.ndarray
 
     def __post_init__(self) -> None:
-        betas, log_z = np.asarray(self.betas, dtype=np.float64), np.asarray(self.log_z, dtype=np.float64)
+        betas, log_z = numbers("betas", self.betas), numbers("log_z", self.log_z)
         if betas.ndim != 1 or len(betas) < 2 or np.any(np.diff(betas) <= 0) or betas[0] < 0:
             raise refuse("betas", f"shape {betas.shape}", "increasing inverse temperatures, at least two", "sort them")
         if log_z.ndim != 2 or len(log_z) != len(betas) or not np.all(np.isfinite(log_z)):

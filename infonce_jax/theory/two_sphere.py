@@ -17,7 +17,7 @@ from scipy import sparse
 from scipy.interpolate import CubicSpline
 from scipy.special import lambertw
 
-from infonce_jax.checks import count, positive, refuse
+from infonce_jax.checks import count, instance, positive, refuse
 from infonce_jax.energies.base import Energy
 from infonce_jax.landscape.derivatives import derivatives, double_precision, energies_of
 from infonce_jax.theory.finite_volumes import Cells, bernoulli, mean_times
@@ -43,6 +43,7 @@ class TwoSphere:
     energy: Energy
 
     def __post_init__(self) -> None:
+        instance("energy", self.energy, Energy, "wrap a function with energies.from_function")
         if self.energy.shape != (1, 3):
             raise refuse("energy", f"shape {self.energy.shape}", "shape (1, 3)", "one free embedding on the sphere S^2")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import math
 
@@ -13,13 +12,8 @@ import pytest
 import infonce_jax as ij
 
 
-@functools.cache
-def _ring5():
-    return ij.landscape.explore(ij.scenarios.ring(5).energy, seed=0, num_quenches=128, num_searches=192)
-
-
-def test_heights_in_the_tree_are_communicating_heights():
-    land = _ring5()
+def test_heights_in_the_tree_are_communicating_heights(ring5):
+    land = ring5
     tree = ij.landscape.disconnectivity(land, copies=True)
     assert len(tree.leaves) == 12  # two windings and ten folds
     for a, b in itertools.combinations(tree.leaves, 2):
@@ -27,24 +21,24 @@ def test_heights_in_the_tree_are_communicating_heights():
         assert tree.height(a, b) == pytest.approx(wanted, abs=1e-6)
 
 
-def test_minima_that_join_at_one_height_join_in_one_node():
+def test_minima_that_join_at_one_height_join_in_one_node(ring5):
     # ring5: the ten folds over their ten equal saddles, then both windings and the folds over the saddle of E*
-    tree = ij.landscape.disconnectivity(_ring5(), copies=True)
+    tree = ij.landscape.disconnectivity(ring5, copies=True)
     mergers = [node for node in tree.nodes if node.children]
     assert [len(node.children) for node in mergers] == [10, 3]
     assert [node.energy for node in mergers] == pytest.approx([6.1768219, 6.835086840], abs=1e-6)
 
 
-def test_classes_give_e_star():
-    land = _ring5()
+def test_classes_give_e_star(ring5):
+    land = ring5
     tree = ij.landscape.disconnectivity(land)
     assert [tree.nodes[k].minimum for k in tree.leaves] == [0, 1]
     assert tree.height(*tree.leaves) - tree.nodes[tree.leaves[1]].energy == pytest.approx(land.critical_depth, abs=1e-9)
 
 
 @pytest.mark.parametrize("copies", [False, True])
-def test_layout_has_no_crossing_lines(copies):
-    tree = ij.landscape.disconnectivity(_ring5(), copies=copies)
+def test_layout_has_no_crossing_lines(ring5, copies):
+    tree = ij.landscape.disconnectivity(ring5, copies=copies)
     assert [tree.nodes[k].x for k in tree.leaves] == list(range(len(tree.leaves)))
 
     def below(k):
@@ -57,8 +51,8 @@ def test_layout_has_no_crossing_lines(copies):
     assert tree.nodes[tree.leaves[0]].minimum == 0  # the global minimum first
 
 
-def test_minima_without_a_passage_are_trees_of_their_own():
-    land = _ring5()
+def test_minima_without_a_passage_are_trees_of_their_own(ring5):
+    land = ring5
     apart = nx.Graph()
     apart.add_nodes_from(land.network.nodes(data=True))
     tree = ij.landscape.disconnectivity(dataclasses.replace(land, network=apart))
@@ -66,6 +60,6 @@ def test_minima_without_a_passage_are_trees_of_their_own():
     assert tree.height(*tree.leaves) == math.inf
 
 
-def test_copies_that_were_not_counted_are_refused():
+def test_copies_that_were_not_counted_are_refused(ring5):
     with pytest.raises(ij.InputError, match="copies=False"):
-        ij.landscape.disconnectivity(dataclasses.replace(_ring5(), copies=nx.Graph()), copies=True)
+        ij.landscape.disconnectivity(dataclasses.replace(ring5, copies=nx.Graph()), copies=True)

@@ -16,8 +16,8 @@ from infonce_jax.landscape.network import add_passage, critical_depth, spectral_
 
 
 @pytest.fixture(scope="module")
-def land():
-    return ij.landscape.explore(ij.scenarios.ring(5).energy, num_quenches=256, num_searches=256)
+def land(ring5):
+    return ring5
 
 
 @pytest.fixture(scope="module")

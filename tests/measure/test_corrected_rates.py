@@ -10,8 +10,8 @@ from infonce_jax.theory import master_equation
 
 
 @pytest.fixture(scope="module")
-def ring():
-    return ij.landscape.explore(ij.scenarios.ring(5).energy)
+def ring(ring5):
+    return ring5
 
 
 @pytest.fixture(scope="module")

@@ -24,13 +24,8 @@ GLOBAL = on_circle(105.795808)
 
 
 @pytest.fixture(scope="module")
-def well():
-    return ij.landscape.explore(ij.scenarios.double_well().energy, num_quenches=128, num_searches=64)
-
-
-@pytest.fixture(scope="module")
-def ring():
-    return ij.landscape.explore(ij.scenarios.ring(5).energy, num_quenches=512, num_searches=512)
+def ring(ring5):
+    return ring5
 
 
 @pytest.fixture(scope="module")

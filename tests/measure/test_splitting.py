@@ -83,8 +83,8 @@ def test_a_rare_passage_at_beta_40(energy):
 
 
 @pytest.fixture(scope="module")
-def ring():
-    return ij.landscape.explore(ij.scenarios.ring(5).energy, num_quenches=512, num_searches=512)
+def ring(ring5):
+    return ring5
 
 
 def out_of_the_ring(ring, depth, replicas, seed):

@@ -21,6 +21,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 warnings.simplefilter("error")
+warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")  # see tests/conftest.py
 space, drawn = {"__name__": "__main__"}, []
 for number, cell in enumerate(Path(sys.argv[1]).read_text().split("# %%")):
     body = [] if cell.startswith(" [markdown]") else ast.parse(cell).body
@@ -46,7 +47,9 @@ print("FIGURES " + json.dumps(drawn))
     ],
 )  # fmt: skip
 def test_notebook_runs_and_draws(name, words):
-    environment = {**os.environ, "INFONCE_JAX_QUICK": "1", "MPLBACKEND": "Agg"}
+    programs = os.path.join(os.environ["INFONCE_JAX_CACHE"], "programs")
+    environment = {**os.environ, "INFONCE_JAX_QUICK": "1", "MPLBACKEND": "Agg", "JAX_COMPILATION_CACHE_DIR": programs,
+                   "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}  # fmt: skip
     done = subprocess.run([sys.executable, "-c", RUNNER, str(NOTEBOOKS / f"{name}.py")], env=environment,
                           capture_output=True, text=True, timeout=600)  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import re
 
@@ -17,14 +16,9 @@ from infonce_jax.study import cli
 from infonce_jax.study.landscape_figures import disconnectivity_figure, path_figure
 
 
-@functools.cache
-def _ring5():
-    return ij.landscape.explore(ij.scenarios.ring(5).energy, seed=0, num_quenches=128, num_searches=192)
-
-
-@functools.cache
-def _path():
-    return ij.landscape.steepest_descent_path(_ring5(), 1, 51)
+@pytest.fixture(scope="module")
+def path(ring5):
+    return ij.landscape.steepest_descent_path(ring5, 1, 51)
 
 
 def _texts(figure):
@@ -32,8 +26,8 @@ def _texts(figure):
     return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
 
 
-def test_disconnectivity_figure_names_minima_and_e_star():
-    figure = disconnectivity_figure(_ring5())
+def test_disconnectivity_figure_names_minima_and_e_star(ring5):
+    figure = disconnectivity_figure(ring5)
     texts = _texts(figure)
     assert {"energy", "E* = 0.663", "global\n3.973", "trap\n6.172", "global minimum: 2", "trap: 10"} <= set(texts)
     assert not any(re.search(r"\d\.\d{4,}", text) for text in texts)
@@ -45,16 +39,16 @@ def test_disconnectivity_figure_names_minima_and_e_star():
     )
 
 
-def test_path_figure_has_units_names_and_e_star():
-    figure = path_figure(_path(), _ring5(), "ring5")
+def test_path_figure_has_units_names_and_e_star(ring5, path):
+    figure = path_figure(path, ring5, "ring5")
     texts = _texts(figure)
     assert {"arc length along the path (radians)", "energy", "E* = 0.663", "saddle, E = 6.835"} <= set(texts)
     assert {"trap, E = 6.172", "global minimum, E = 3.973"} <= set(texts)
     assert not any(re.search(r"\d\.\d{4,}", text) for text in texts)
 
 
-def test_text_of_the_figures_does_not_overlap_and_lies_inside():
-    for figure in (disconnectivity_figure(_ring5()), path_figure(_path(), _ring5())):
+def test_text_of_the_figures_does_not_overlap_and_lies_inside(ring5, path):
+    for figure in (disconnectivity_figure(ring5), path_figure(path, ring5)):
         FigureCanvasAgg(figure).draw()
         # Without bare numbers: those of ticks and embeddings may stand close, and ticks outside the axes have no place.
         boxes = [text.get_window_extent() for text in figure.findobj(Text) if re.search("[A-Za-z]", text.get_text())]

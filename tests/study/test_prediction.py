@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 
 import numpy as np
@@ -16,21 +15,15 @@ from infonce_jax.study import StudyConfiguration, outputs, prediction, run, run_
 from infonce_jax.study.prediction import Prediction, differences, rate_model, statements
 
 
-@functools.cache
-def _land():
-    return ij.landscape.explore(ij.scenarios.double_well().energy, num_quenches=256, num_searches=128)
-
-
 def _small(**changes):
     configuration = StudyConfiguration(scenario="double_well", chains=256, steps=2000, quick=True)
     return run_study(dataclasses.replace(configuration, **changes), say=lambda _: None, progress=False)
 
 
 @pytest.fixture(scope="module")
-def study():
-    land = _land()
+def study(well):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run.landscape, "explore", lambda *_, **__: land)
+        patch.setattr(run, "explored", lambda *_, **__: well)
         return _small()
 
 
@@ -114,17 +107,12 @@ def test_a_difference_within_ten_per_cent_or_within_the_bars_is_not_one():
         (lambda e: ij.schedules.constant(6.0 / e), "rates should hold"),
     ],
 )
-def test_reason_follows_from_the_schedule_where_the_difference_begins(schedule, words):
+def test_reason_follows_from_the_schedule_where_the_difference_begins(well, schedule, words):
     predicted = Prediction(np.array([0.2]), np.array([0.19]), np.array([0.21]))
-    beta = schedule(_land().critical_depth)
-    (sentence,) = statements(_land(), beta, np.array([1.0]), [proportion(400, 1000)], predicted, outputs.plain)
+    beta = schedule(well.critical_depth)
+    (sentence,) = statements(well, beta, np.array([1.0]), [proportion(400, 1000)], predicted, outputs.plain)
     assert words in sentence
     assert "at t = 1 more chains were trapped than predicted, by 50 %" in sentence
-
-
-def _broken(change):
-    land = _land()
-    return dataclasses.replace(land, **change(land))
 
 
 @pytest.mark.parametrize(
@@ -136,27 +124,25 @@ def _broken(change):
         (lambda m: {"minima": m.minima[:1] + m.minima[1:] * 8}, "9 classes"),
     ],
 )
-def test_landscapes_without_rates_are_refused_before_anything_is_measured(change, words, monkeypatch):
+def test_landscapes_without_rates_are_refused_before_anything_is_measured(well, change, words, monkeypatch):
     monkeypatch.setattr(prediction.measure, "basin_free_energies", lambda *_, **__: pytest.fail("measured"))
     with pytest.raises(ij.InputError, match=f"^no prediction: .*{words}"):
-        rate_model(_broken(change))
+        rate_model(dataclasses.replace(well, **change(well)))
 
 
-def test_saddles_with_too_few_copies_are_refused(monkeypatch):
+def test_saddles_with_too_few_copies_are_refused(well, monkeypatch):
     monkeypatch.setattr(prediction.measure, "basin_free_energies", lambda *_, **__: pytest.fail("measured"))
-    land = _land()
-    copies = land.copies.copy()
-    copies.add_edge(0, 17, height=land.saddles[0].energy)  # a second passage at the same height
+    copies = well.copies.copy()
+    copies.add_edge(0, 17, height=well.saddles[0].energy)  # a second passage at the same height
     with pytest.raises(ij.InputError, match=r"^no prediction: the saddle at E = 3\.826976"):
-        rate_model(dataclasses.replace(land, copies=copies))
+        rate_model(dataclasses.replace(well, copies=copies))
 
 
-def test_study_is_whole_without_a_prediction(monkeypatch, tmp_path):
+def test_study_is_whole_without_a_prediction(well, monkeypatch, tmp_path):
     def stopped(*_):
         raise RuntimeError("the stiff solver stopped")
 
-    land = _land()
-    monkeypatch.setattr(run, "explored", lambda *_, **__: land)
+    monkeypatch.setattr(run, "explored", lambda *_, **__: well)
     monkeypatch.setattr(run, "rate_model", lambda *_: None)
     monkeypatch.setattr(run, "predict", stopped)
     study = _small(chains=32, steps=300)

@@ -79,12 +79,11 @@ def test_gap_and_first_passage(energy, beta):
         assert found == pytest.approx(time, rel=1e-6)
 
 
-def test_exact_values_tend_to_eyring_kramers(energy):
+def test_exact_values_tend_to_eyring_kramers(energy, well):
     # the gap from below and the time from above, as tabulated, and closer the colder
-    land = ij.landscape.explore(energy, num_quenches=64, num_searches=64)
     ratios, times = [], []
     for beta, (_, ratio, _, time_ratio) in FIXED.items():
-        there, back = rate(land, 1, 0, beta), rate(land, 0, 1, beta)
+        there, back = rate(well, 1, 0, beta), rate(well, 0, 1, beta)
         ratios.append(fokker_planck.spectral_gap(energy, beta) / (there + back))
         times.append(fokker_planck.mean_first_passage(energy, beta, at(LOCAL), at(GLOBAL), 0.2) * there)
         assert ratios[-1] == pytest.approx(ratio, rel=2e-6)
@@ -131,10 +130,9 @@ def test_stationary_law_stays_and_gives_shares(energy):
     assert density.weights == pytest.approx(law.weights, abs=1e-12)
 
 
-def test_basins_of_a_landscape_can_be_counted(energy):
-    land = ij.landscape.explore(energy, num_quenches=64, num_searches=64)
+def test_basins_of_a_landscape_can_be_counted(energy, well):
     law = fokker_planck.stationary(energy, 10.0, cells=360)
-    assert law.probability(lambda x: land.basin_of(x) == 1) == pytest.approx(law.probability(local_basin), rel=5e-3)
+    assert law.probability(lambda x: well.basin_of(x) == 1) == pytest.approx(law.probability(local_basin), rel=5e-3)
 
 
 @pytest.mark.parametrize(("n", "d"), [(1, 2), (1, 3), (2, 2), (3, 2)])

@@ -14,34 +14,16 @@ from infonce_jax.theory.annealing import trapping_criterion
 from infonce_jax.theory.capacity import conductance_ratios
 
 
-def quadrature(well, beta):
-    """log Z of the two wells, split at the two maxima of theory.json (s1_fixed), by Gauss-Legendre quadrature."""
-    circle = ij.theory.Circle(well.energy)
-    low, high = np.deg2rad([-176.52545468418643, -13.987552870473186])
-    nodes, weights = np.polynomial.legendre.leggauss(400)
-    logs = []
-    for a, b in ((high, low + 2 * np.pi), (low, high)):  # global, local
-        energies = circle.energy_at(a + (b - a) * (nodes + 1) / 2)
-        floor = energies.min()
-        logs.append(np.log(np.sum(weights * np.exp(-beta * (energies - floor))) * (b - a) / 2) - beta * floor)
-    return np.array(logs)
+@pytest.fixture(scope="module")
+def cube(explored):
+    return explored("cube")
 
 
 @pytest.fixture(scope="module")
-def well():
-    return ij.landscape.explore(ij.scenarios.double_well().energy, num_quenches=256, num_searches=64)
-
-
-@pytest.fixture(scope="module")
-def cube():
-    return ij.landscape.explore(ij.scenarios.cube().energy, num_quenches=1024, num_searches=512)
-
-
-@pytest.fixture(scope="module")
-def mended(well):
+def mended(well, exact_log_z):
     """Exact partition functions and conductances of the double well."""
     betas = np.geomspace(0.2, 200.0, 60)
-    table = PartitionTable(betas, np.array([quadrature(well, beta) for beta in betas]))
+    table = PartitionTable(betas, np.array([exact_log_z(beta) for beta in betas]))
     grid = np.geomspace(9.0, 200.0, 8)
     return Corrections(table, grid, np.stack([conductance_ratios(well, k, grid) for k in range(2)], axis=1))
 

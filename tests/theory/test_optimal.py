@@ -12,11 +12,6 @@ from infonce_jax.theory import master_equation, optimal_schedule
 
 
 @pytest.fixture(scope="module")
-def well():
-    return ij.landscape.explore(ij.scenarios.double_well().energy, num_quenches=256, num_searches=64)
-
-
-@pytest.fixture(scope="module")
 def found(well):
     return optimal_schedule(well, 2000.0)
 

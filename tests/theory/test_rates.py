@@ -13,13 +13,8 @@ from infonce_jax.theory.annealing import horizon_law, logarithmic_exponent, trap
 
 
 @pytest.fixture(scope="module")
-def well():
-    return ij.landscape.explore(ij.scenarios.double_well().energy, num_quenches=128, num_searches=64)
-
-
-@pytest.fixture(scope="module")
-def ring():
-    return ij.landscape.explore(ij.scenarios.ring(5).energy, num_quenches=512, num_searches=512)
+def ring(ring5):
+    return ring5
 
 
 @pytest.mark.parametrize(("beta", "time"), [(5, 17.084844), (10, 89.345091), (20, 2418.90098), (40, 1772973.55)])
@@ -38,10 +33,9 @@ def test_ring5_harmonic_time_counts_orbits_and_copies(ring, scaled, time):
     ("beta", "gap"),
     [(3, 0.11949214188991973), (6, 0.003105718582822578), (9, 8.072068809826206e-05), (12, 2.098010271469961e-06)],
 )
-def test_triangle_gap_is_twice_the_rate_between_its_two_copies(beta, gap):
+def test_triangle_gap_is_twice_the_rate_between_its_two_copies(triangle, beta, gap):
     # THEORY section 2: n = 3 on the circle, mean over anchors, tau = .5; three saddles between two mirror images
-    energy = ij.energies.uniformity_energy(3, 2, temperature=0.5, reduction="mean")
-    land = ij.landscape.explore(energy, num_quenches=128, num_searches=128)
+    land = triangle
     assert (land.minima[0].copies, land.saddles[0].copies) == (2, 3)
     assert 2 * rate(land, 0, 0, beta) == pytest.approx(gap, rel=1e-6)
 
@@ -54,12 +48,18 @@ def test_kinetic_rate_is_slower_and_reaches_the_overdamped_one_at_high_friction(
     assert 100.0 * rate(well, 1, 0, 20.0, friction=100.0) == pytest.approx(over, rel=3e-4)
 
 
-def test_classes_are_merged_where_a_few_kt_join_them():
-    land = ij.landscape.explore(ij.scenarios.cube().energy, num_quenches=1024, num_searches=512)
+def test_classes_are_merged_where_a_few_kt_join_them(explored):
+    land = explored("cube")
     # SCENARIOS: the third minimum, 14.563831, is joined by a saddle at 14.578313, .0145 higher; the trap lies .36 deep
     assert merged_classes(land, 3 / 0.0150) == [(0,), (1, 2)]
     assert merged_classes(land, 3 / 0.0140) == [(0,), (1,), (2,)]
     assert merged_classes(land, 3 / 0.0140, multiple=80) == [(0, 1, 2)]
+
+
+def test_a_barrier_is_measured_from_the_higher_of_its_minima(well):
+    # THEORY section 3: the saddle stands .32986 above the local minimum and .88079 above the global one
+    assert merged_classes(well, 3 / 0.35) == [(0, 1)]
+    assert merged_classes(well, 3 / 0.31) == [(0,), (1,)]
 
 
 def test_rates_obey_detailed_balance_with_harmonic_weights(ring):
