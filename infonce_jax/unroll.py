@@ -30,7 +30,7 @@ class CannotUnrollError(NotImplementedError):
 
 
 _COMMUTATIVE = {"add", "mul", "max", "min", "and", "or", "xor", "eq", "ne", "add_any"}
-_ELEMENTWISE = _COMMUTATIVE | {
+ELEMENTWISE = _COMMUTATIVE | {
     "sub", "div", "rem", "pow", "integer_pow", "neg", "sign", "abs", "floor", "ceil", "round", "exp", "exp2", "log",
     "expm1", "log1p", "sqrt", "rsqrt", "cbrt", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh",
     "tanh", "asinh", "acosh", "atanh", "logistic", "erf", "erfc", "erf_inv", "lgamma", "digamma", "square", "not",
@@ -45,10 +45,10 @@ _MOVING = {
 }  # fmt: skip
 _FOLDS = {"reduce_sum": "add", "reduce_max": "max", "reduce_min": "min", "reduce_prod": "mul", "reduce_and": "and",
           "reduce_or": "or"}  # fmt: skip
-_INLINED = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat", "remat2", "checkpoint",
+INLINED = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat", "remat2", "checkpoint",
             "core_call"}  # fmt: skip
 # Rough costs on a CPU, in additions. XLA recomputes a value in each kernel that reads it, unless a barrier holds it.
-_COSTS = {"exp": 12, "exp2": 12, "log": 14, "log1p": 16, "expm1": 16, "sin": 30, "cos": 30, "tan": 40, "tanh": 20,
+COSTS = {"exp": 12, "exp2": 12, "log": 14, "log1p": 16, "expm1": 16, "sin": 30, "cos": 30, "tan": 40, "tanh": 20,
           "pow": 30, "logistic": 16, "atan2": 30, "acos": 30, "asin": 30, "atan": 25, "erf": 20, "div": 5, "sqrt": 5,
           "rsqrt": 6}  # fmt: skip
 # A value with several readers is held when recomputing it would cost more than writing and reading it once.
@@ -134,7 +134,7 @@ def _live(outputs: list[np.ndarray]) -> list[tuple[_Node, bool]]:
     cost: dict[int, int] = {}
     plan = []
     for node in order:
-        own = 0 if node.primitive is None else _COSTS.get(node.primitive.name, 1)
+        own = 0 if node.primitive is None else COSTS.get(node.primitive.name, 1)
         whole = own + sum(cost[id(x)] for x in node.operands if _is_node(x))
         hold = readers.get(id(node), 0) > 1 and whole >= _HOLD_FROM
         cost[id(node)] = 0 if hold else whole
@@ -173,10 +173,10 @@ def as_entries(shape_or_array: Any, entries: list[Any] | None = None) -> np.ndar
 def _check(jaxpr: Any) -> None:
     for equation in jaxpr.eqns:
         name = equation.primitive.name
-        if name in _INLINED:
-            _check(_inner(equation)[0])
+        if name in INLINED:
+            _check(inner_jaxpr(equation)[0])
         elif not (
-            name in _ELEMENTWISE
+            name in ELEMENTWISE
             or name in _MOVING
             or name in _FOLDS
             or hasattr(_Graph, f"_do_{name.replace('-', '_')}")
@@ -186,7 +186,7 @@ def _check(jaxpr: Any) -> None:
             raise CannotUnrollError(f"operation '{name}' has no entry-by-entry form")
 
 
-def _inner(equation: Any) -> tuple[Any, list[Any]]:
+def inner_jaxpr(equation: Any) -> tuple[Any, list[Any]]:
     inner = next(equation.params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in equation.params)
     return (inner.jaxpr, inner.consts) if hasattr(inner, "consts") else (inner, [])
 
@@ -213,8 +213,8 @@ class _Graph:
 
         for equation in jaxpr.eqns:
             inputs = [read(v) for v in equation.invars]
-            if equation.primitive.name in _INLINED:
-                inner, inner_consts = _inner(equation)
+            if equation.primitive.name in INLINED:
+                inner, inner_consts = inner_jaxpr(equation)
                 outputs = self.run(inner, inner_consts, inputs)
             else:
                 outputs = self.evaluate(equation, inputs)
@@ -231,7 +231,7 @@ class _Graph:
         ]  # no entry, so nothing that varies
         if all(x.dtype != object for x in inputs):
             return _fold_constants(equation, inputs)
-        if name in _ELEMENTWISE:
+        if name in ELEMENTWISE:
             return [self.elementwise(equation, inputs)]
         if name in _MOVING:
             return _move(equation, inputs)

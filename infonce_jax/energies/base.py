@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,16 @@ class Energy:
     Subclasses are frozen dataclasses registered as pytrees. Numbers that may change without recompiling (weights, keys,
     temperature) are leaves; choices that change the computation are static fields. `shape` tells `run_chains` and
     `landscape.explore` what a configuration looks like.
+
+    Attributes:
+        gradient_shows_failure: a promise of the class, for energies that are finite where a chain starts: at every
+            configuration of unit rows at which the energy is not finite, an entry of its gradient is not finite either.
+            A chain that follows the gradient then leaves the sphere by itself, and the loop need not compute the value
+            of the energy at each step to see that it stopped being finite, which costs 6 to 15 % of a step. False
+            promises nothing.
     """
+
+    gradient_shows_failure: ClassVar[bool] = False
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -26,8 +26,27 @@ def similarities(a: jax.Array, b: jax.Array) -> jax.Array:
 
     Accelerators may otherwise round a float32 product to tf32 and change the energy in its third digit.
     """
-    a, b = working(a), working(b)
-    return jnp.matmul(a, b.T, precision=jax.lax.Precision.HIGHEST)
+    if a is b:
+        return _own_similarities(working(a))
+    return _product(working(a), working(b).T)
+
+
+def _product(a: jax.Array, b: jax.Array) -> jax.Array:
+    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
+
+
+@jax.custom_jvp
+def _own_similarities(x: jax.Array) -> jax.Array:
+    return _product(x, x.T)
+
+
+@_own_similarities.defjvp
+def _own_similarities_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
+    # x x^T is symmetric, and so is its derivative M + M^T. Written so, the gradient of a function of it is one product,
+    # (G + G^T) x, and not G x + G^T x.
+    (x,), (direction,) = primals, tangents
+    half = _product(direction, x.T)
+    return _own_similarities(x), half + half.T
 
 
 def log_sum_exp(

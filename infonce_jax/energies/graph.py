@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -73,6 +73,10 @@ class GraphInfoNCE(Energy):
     form: str = dataclasses.field(default="out", metadata=_STATIC)
     bounded: bool = dataclasses.field(default=False, metadata=_STATIC)
     times_temperature: bool = dataclasses.field(default=False, metadata=_STATIC)
+
+    # Every term of every form is a log-sum-exp of similarities, whose gradient is a softmax. With a finite largest
+    # exponent both are finite; with an infinite or undefined one the softmax is NaN.
+    gradient_shows_failure: ClassVar[bool] = True
 
     @property
     def shape(self) -> tuple[int, int]:
