@@ -24,6 +24,7 @@ REPEATS = 5
 # One timing takes about this long, and where a call has a start that does not depend on its steps, so long that the
 # start is a fifteenth of it, up to the second number.
 SECONDS, LONGEST_CALL = 0.2, 3.0
+_ATTEMPTS = 4
 LONGEST = 30.0  # for all repeats of one combination, estimated beforehand
 
 
@@ -96,13 +97,15 @@ def fitted(implementation: Implementation, system: System, chains: int, cost: fl
         raise LeftOut(f"would take {predicted:.0f} s")
     steps = least if cost is None else _steps(cost, chains, least, 0.0)
     prepared = implementation.prepare(system, chains, steps, False)
-    running = max(prepared.seconds - prepared.start_seconds, 0.2 * prepared.seconds)
-    better = _steps(running / (chains * steps), chains, least, prepared.start_seconds)
-    if max(better / steps, steps / better) > 2:
-        compile_seconds, steps = prepared.compile_seconds, better
+    compile_seconds = prepared.compile_seconds
+    for _ in range(_ATTEMPTS):  # of a call that is mostly its start, little can be told about a step
+        running = max(prepared.seconds - prepared.start_seconds, 0.2 * prepared.seconds)
+        better = _steps(running / (chains * steps), chains, least, prepared.start_seconds)
+        if max(better / steps, steps / better) < 1.5:
+            break
+        steps = better
         prepared = implementation.prepare(system, chains, steps, False)
-        prepared = dataclasses.replace(prepared, compile_seconds=compile_seconds)
-    return Timing(prepared, steps)
+    return Timing(dataclasses.replace(prepared, compile_seconds=compile_seconds), steps)
 
 
 def interleaved(calls: Mapping[Any, Callable[[], Any]], repeats: int = REPEATS) -> dict[Any, np.ndarray]:

@@ -69,8 +69,11 @@ def chain_keys(seed: int, chains: np.ndarray, stream: int = 0) -> np.ndarray:
             "seed", repr(seed), "a whole number from 0 to 2^64 - 1", "chains derive their threefry keys from it"
         )
     words = np.uint32(int(seed) >> 32), np.uint32(int(seed) & 0xFFFFFFFF)
-    counters = jnp.asarray(chains, jnp.uint32), jnp.full(np.shape(chains), stream, jnp.uint32)
-    return np.asarray(jnp.stack(threefry((jnp.asarray(words[0]), jnp.asarray(words[1])), counters)))
+    counters = np.asarray(chains, np.uint32), np.full(np.shape(chains), stream, np.uint32)
+    return np.stack([np.asarray(word) for word in _compiled_threefry(words, counters)])
+
+
+_compiled_threefry = jax.jit(threefry)  # a hundred operations one by one take longer than thousands of chains at once
 
 
 def _unit(word: jax.Array, dtype: jnp.dtype) -> jax.Array:

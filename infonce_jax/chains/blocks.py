@@ -73,7 +73,7 @@ def _most_chains(plan: Plan, mesh: Mesh, limit: int) -> int:
 def _chain_bytes(plan: Plan) -> int:
     """Bytes of one chain's carry and key on a device."""
     lanes = lane_count(1, 1)
-    x = jax.ShapeDtypeStruct((lanes, *plan.positions(0, 1).shape[1:]), plan.dtype)
+    x = jax.ShapeDtypeStruct((lanes, *plan.shape), plan.dtype)
     energy, watching = plan.energy_at(0), plan.watching()
     carry = jax.eval_shape(lambda y: start_carry(y, energy, watching, integrator=plan.integrator), x)
     return sum(math.prod(a.shape) * np.dtype(a.dtype).itemsize for a in jax.tree.leaves(carry)) // lanes + 8

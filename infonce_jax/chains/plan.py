@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,11 @@ _COLDEST_TAU = 1e-5
 _EVERY_STEP = 2_000_000  # steps up to which a schedule is looked at as a whole before a run
 
 
+@functools.partial(jax.jit, static_argnums=1)
+def _first_normals(keys: jax.Array, size: int) -> jax.Array:
+    return normals(keys, jnp.uint32(0), size)
+
+
 def uniform_positions(seed: int, num_chains: int, shape: tuple[int, int], first: int = 0) -> np.ndarray:
     """The uniform starting positions of chains first ... first + num_chains - 1, shape (chains, n, d), float64.
 
@@ -35,7 +41,7 @@ def uniform_positions(seed: int, num_chains: int, shape: tuple[int, int], first:
     n, d = shape
     lanes = lane_count(num_chains, 1)
     keys = jnp.asarray(chain_keys(seed, first + np.arange(lanes), _STREAM_INITIAL))
-    gauss = np.asarray(normals(keys, jnp.uint32(0), n * d), dtype=np.float64).T.reshape(lanes, n, d)
+    gauss = np.asarray(_first_normals(keys, n * d), dtype=np.float64).T.reshape(lanes, n, d)
     return (gauss / np.linalg.norm(gauss, axis=-1, keepdims=True))[:num_chains]
 
 
@@ -64,6 +70,11 @@ class Plan:
     num_chains: int
     num_steps: int
     dtype: np.dtype
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, d) of one configuration."""
+        return self.energy.shape if self.starts is None else self.starts.shape[1:]
 
     def positions(self, first: int, stop: int) -> np.ndarray:
         """Where chains first ... stop - 1 begin, shape (stop - first, n, d)."""
@@ -115,7 +126,7 @@ class Plan:
             carries = [o.update(o.start(x, info.energy), seen) for o in watching]
             return new.positions, new.cache, carries
 
-        shape = self.positions(0, 1).shape[1:]
+        shape = self.shape
         noise: Any = jax.ShapeDtypeStruct((*self.integrator.normals, *shape), self.dtype)
         if self.integrator.uniforms is not None:
             noise = Noise(noise, jax.ShapeDtypeStruct(self.integrator.uniforms, self.dtype))
