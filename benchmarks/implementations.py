@@ -87,7 +87,7 @@ def ours(
     Args:
         scheme: step size -> integrator.
         num_devices: by default all local ones.
-        options: further arguments of `run_chains`.
+        options: further arguments of `run_chains`, or functions that make one for each call.
     """
 
     def prepare(system: System, chains: int, steps: int, watch: bool = False) -> Prepared:
@@ -99,7 +99,8 @@ def ours(
         def run(state: tuple[Any, int], steps: int = steps) -> tuple[Any, Any]:
             nonlocal path
             x, seed = state
-            out = ij.run_chains(system.energy, beta, integrator, num_steps=steps, seed=seed, initial=x, **arguments)
+            now = {name: value() if callable(value) else value for name, value in arguments.items()}
+            out = ij.run_chains(system.energy, beta, integrator, num_steps=steps, seed=seed, initial=x, **now)
             path = out.path
             return (out.final_positions, seed + 1), out.data["mean_energy"].values if watch else None
 

@@ -7,6 +7,7 @@ moments at which observers record would be a larger part.
 from __future__ import annotations
 
 import functools
+import tempfile
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,9 @@ def watched(steps: int, step_size: float) -> dict[str, Any]:
     return {"observers": (observe.energies(times), observe.first_passage(_LEVEL), observe.best_energy(times))}
 
 
-def checkpointed(directory: Any) -> dict[str, Any]:
-    """Arguments of `run_chains` that write checkpoints into a directory, as a study does."""
-    return {"checkpoints": directory}
+def checkpointed(parent: str) -> dict[str, Any]:
+    """Arguments of `run_chains` that write checkpoints, as a study does; every run into a directory of its own."""
+    return {"checkpoints": lambda: tempfile.mkdtemp(dir=parent)}
 
 
 def measure(shape: tuple[int, int] = _SHAPE, chains: int = _CHAINS, steps: int = _STEPS) -> list[Record]:
@@ -44,8 +45,10 @@ def measure(shape: tuple[int, int] = _SHAPE, chains: int = _CHAINS, steps: int =
         steps: per run.
     """
     what = system(*shape)
-    variants = {"bare": {}, "observers": watched(steps, what.step_size)}
-    print(f"\nobservers on: {what.name}, {chains} chains, {steps} steps")
+    watching = watched(steps, what.step_size)
+    place = tempfile.TemporaryDirectory()
+    variants = {"bare": {}, "observers": watching, "observers and checkpoints": watching | checkpointed(place.name)}
+    print(f"\nobservers and checkpoints on: {what.name}, {chains} chains, {steps} steps")
     runs = {name: ours(ij.integrators.geodesic_euler, **arguments) for name, arguments in variants.items()}
     timings = {name: Timing(prepare(what, chains, steps), steps) for name, prepare in runs.items()}
     seconds = interleaved({n: functools.partial(t.prepared.run, t.prepared.begin(0)) for n, t in timings.items()})
@@ -59,4 +62,5 @@ def measure(shape: tuple[int, int] = _SHAPE, chains: int = _CHAINS, steps: int =
             verdict = "met" if middle < TARGET else "NOT met"
             print(f"  {name}: {100 * middle:+.2g} % ({100 * low:+.2g} to {100 * high:+.2g})  target < "
                   f"{100 * TARGET:.0f} %: {verdict}")  # fmt: skip
+    place.cleanup()
     return records

@@ -30,7 +30,8 @@ _TERMS = 8
 _LONGEST = 64
 # Operations of at least this cost (in additions) are not repeated in every kernel that reads them.
 _HOLD_FROM = 12
-_REDUCTIONS = {"reduce_sum": jnp.add, "reduce_max": jnp.maximum, "reduce_min": jnp.minimum}
+_REDUCTIONS = {"reduce_sum": jnp.add, "reduce_max": jnp.maximum, "reduce_min": jnp.minimum,
+               "reduce_prod": jnp.multiply}  # fmt: skip
 
 Marked = tuple[Any, bool]  # a value, and whether its last axis is the lanes
 
@@ -107,7 +108,8 @@ def _bind(equation: Any, *inputs: Any) -> list[Any]:
 
 def _apply(equation: Any, inputs: list[Marked], lanes: int) -> list[Any]:
     """One operation on inputs of which at least one varies from lane to lane."""
-    name, params, shape = equation.primitive.name, equation.params, equation.outvars[0].aval.shape
+    name, params = equation.primitive.name, equation.params
+    shape = equation.outvars[0].aval.shape if equation.outvars else ()  # a callback may have no result
     x, axis = inputs[0][0], len(shape)
     if name in ELEMENTWISE:
         out = _bind(equation, *(_fit(value, (*shape, lanes)) for value in inputs))

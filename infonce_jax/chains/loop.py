@@ -49,7 +49,11 @@ class Loop:
         self.recorder = Recorder(plan.observers, moments, h, plan.num_steps, chains)
         self.watching = plan.watching()
         across, spread = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in ((None, "chains"), ("chains",)))
-        self.keys = jax.device_put(chain_keys(plan.seed, self.first + np.arange(lanes)), across)
+        # Spare lanes are copies of the first chain: an error in one of them is an error in that chain.
+        owners = self.first + np.where(np.arange(lanes) < self.num_chains, np.arange(lanes), 0)
+        self.keys = jax.device_put(chain_keys(plan.seed, owners), across)
+        # Placed once: handing over a dozen small arrays with every chunk takes longer than the shortest chunks do.
+        self.energy, self.watching = jax.device_put((plan.energy, self.watching), NamedSharding(mesh, PartitionSpec()))
         self.step, self.seconds_before = 0, 0.0
         self.started = clock.perf_counter()
         x = plan.positions(*chains)
@@ -129,16 +133,23 @@ class Loop:
 
     def _record(self) -> None:
         if self.recorder.due(self.step):
-            self.recorder.record(self.step, self.plan.energy_at(self.step), self.carry[0].positions, self.carry[1])
+            energy = self.energy if self.plan.taus is None else self.plan.energy_at(self.step)
+            self.recorder.record(self.step, energy, self.carry[0].positions, self.carry[1])
 
-    def _call(self, steps: int) -> tuple[Any, np.ndarray]:
+    def _call(self, steps: int, only: np.ndarray | None = None) -> tuple[Any, np.ndarray]:
+        """Carry and health after some steps; with `only`, all lanes are copies of those chains."""
         plan = self.plan
         times = (self.step + np.arange(steps, dtype=np.float64)) * plan.integrator.step_size
         pad = (0, max(self.chunk, _CLOCK) - steps)
         betas = np.pad(plan.beta(times), pad, mode="edge").astype(plan.dtype)
         taus = None if plan.taus is None else np.pad(plan.taus(times), pad, mode="edge").astype(plan.dtype)
+        carry, keys = self.carry, self.keys
+        if only is not None:
+            rows = np.resize(only, keys.shape[1])
+            carry = jax.tree.map(lambda a: jax.device_put(np.asarray(a)[rows], a.sharding), carry)
+            keys = jax.device_put(np.asarray(keys)[:, rows], keys.sharding)
         carry, healthy = advance_chunk(
-            self.carry, self.keys, plan.energy, self.watching, betas, taus, np.int32(self.step), np.int32(steps),
+            carry, keys, self.energy, self.watching, betas, taus, np.int32(self.step), np.int32(steps),
             integrator=plan.integrator, scalars=self.scalars, mesh=self.mesh,
         )  # fmt: skip
         return carry, np.asarray(healthy)[: self.num_chains]
@@ -167,27 +178,24 @@ class Loop:
         )  # fmt: skip
 
     def _thrown(self, steps: int, error: Exception) -> RunStopped:
-        """Find the step and the chain at which the energy throws, by repeating the chunk and then chain by chain."""
+        """Find the step at which the energy throws, and the chain, by repeating the chunk for fewer and fewer."""
         good, bad = 0, steps
         while bad - good > 1:
             middle = (good + bad) // 2
-            try:
-                self._call(middle)
-                good = middle
-            except Exception:
-                bad = middle
-        x = self._positions(good)
-        energy = self.plan.energy_at(self.step + good)
+            good, bad = (good, middle) if self._throws(middle) else (middle, bad)
+        chains = np.arange(self.num_chains)
+        while len(chains) > 1:
+            half = chains[: len(chains) // 2]
+            chains = half if self._throws(bad, half) else chains[len(half) :]
+        reason = f"the energy raised an error ({_first_line(error)}); the step from the positions in .state leads there"
+        return self._stopped(self.step + bad, int(chains[0]), reason, self._positions(good))
 
-        def throws(position: np.ndarray) -> bool:
-            try:
-                jax.block_until_ready(energy(jnp.asarray(position)))
-            except Exception:
-                return True
-            return False
-
-        chain = next((c for c in range(self.num_chains) if throws(x[c])), 0)
-        return self._stopped(self.step + bad, chain, f"the energy raised an error ({_first_line(error)})", x)
+    def _throws(self, steps: int, only: np.ndarray | None = None) -> bool:
+        try:
+            self._call(steps, only)
+        except Exception:
+            return True
+        return False
 
     def _positions(self, steps: int) -> np.ndarray:
         """Positions some steps into the chunk, shape (chains, n, d)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -74,6 +75,62 @@ def test_a_stopped_run_keeps_what_was_observed_before():
     np.testing.assert_array_equal(stop.run.data["step"], np.arange(0, done + 1, 8))
     assert np.all(np.isfinite(stop.run.data["energy"]))
     np.testing.assert_allclose(np.linalg.norm(stop.run.final_positions, axis=-1), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("num_devices", [1, 2])
+def test_an_energy_that_raises_in_mid_run_is_traced_to_its_step_and_chain(num_devices):
+    def look(z):
+        if np.any(z > EDGE):
+            raise ValueError("beyond the edge")
+
+    def watched(x):
+        jax.debug.callback(look, x[0, 2])
+        return -3 * x[0, 2]
+
+    stop = stopped(energies.from_function(watched, shape=(1, 3)), num_devices=num_devices,
+                   watching=[observers.energies()])  # fmt: skip
+    assert "raised an error" in str(stop)
+    assert "beyond the edge" in str(stop)
+    # The same dynamics without the watch: that chain, and no other before, is beyond the edge after that step.
+    plain = energies.from_function(lambda x: -3 * x[0, 2], shape=(1, 3))
+    every = observers.snapshots(times=H * np.arange(stop.step + 1))
+    seen = run_chains(plain, BETA, EULER, num_chains=5, num_steps=stop.step, seed=2, initial=SOUTH, observers=[every])
+    seen = seen.data["positions"]
+    z = seen.values[:, :, 0, 2]
+    assert np.all(z[:, :-1] <= EDGE)
+    assert np.flatnonzero(z[:, -1] > EDGE)[0] == stop.chain
+    np.testing.assert_allclose(stop.state[0], seen.values[stop.chain, -2, 0], atol=1e-5)
+    assert np.all(np.isfinite(stop.run.data["energy"]))
+
+
+@pytest.mark.parametrize("value", [np.nan, 0.0, -1.0])
+def test_a_schedule_that_breaks_off_in_mid_run_stops_it_and_keeps_what_was_observed(value):
+    # Looked at as a whole before the run it was sound: only something outside can have changed it.
+    broken = []
+    beta = schedules.from_optax(lambda count: np.where(np.asarray(count) > 5, value if broken else 1.0, 1.0))
+
+    def breaks(x, energy):
+        return energy
+
+    watching = [observers.energies(times=H * np.arange(0, 500, 50)), observers.average(breaks)]
+    advance = loop_module.Loop._advance
+
+    def advancing(self, steps):
+        broken.append(steps)
+        advance(self, steps)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop_module.Loop, "_advance", advancing)
+        with pytest.raises(RunStopped, match=r"chain 0 failed at step \d+ .+needs beta\(t\) > 0") as caught:
+            run_chains(RING, beta, EULER, num_chains=3, num_steps=500, observers=watching)
+    assert 0 < caught.value.step <= 300
+    assert caught.value.run.data.sizes["time"] >= 5
+
+
+def test_a_passage_that_no_chain_makes_is_censored_at_the_end_of_the_run():
+    run = run_chains(RING, BETA, EULER, num_chains=20, num_steps=50, observers=[observers.first_passage(-1e3)])
+    assert run.data["first_passage_censored"].values.all()
+    np.testing.assert_allclose(run.data["first_passage_time"], 50 * H)
 
 
 def test_a_gradient_that_is_not_finite_stops_the_run():
