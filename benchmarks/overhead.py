@@ -1,7 +1,7 @@
 """What watching costs: a run with observers against the same run without, taking turns.
 
-Target: less than a tenth more. Chains and steps are those a study runs by default; of a shorter run the moments at which
-observers record, some fifty whatever its length and two milliseconds each, would be a larger part.
+Target: less than a tenth more. Chains and steps are those a study runs by default; of a shorter run the moments at
+which observers record, some fifty whatever its length and two milliseconds each, would be a larger part.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Callable, Iterable
@@ -23,16 +24,24 @@ def digest(arrays: Iterable[Any]) -> str:
     return whole.hexdigest()
 
 
-def program_digest(function: Callable[..., Any], *examples: Any, numbers: Any = ()) -> str:
-    """Digest of what a function computes: its traced program, the constants in it, and further numbers.
+def program_digest(function: Callable[..., Any], *arguments: Any) -> str:
+    """Digest of what a function computes: its traced program, the constants in it, and the numbers among its arguments.
 
     Two functions written alike have the same digest, in any process; a changed formula or weight changes it.
 
     Args:
-        function: array code.
-        *examples: arguments, or shapes of arguments, as `jax.make_jaxpr` takes them.
-        numbers: a pytree of arrays that belong to it.
+        function: array code, hashable.
+        *arguments: pytrees of arrays, which count with their numbers, or of `jax.ShapeDtypeStruct`, which do not.
     """
-    closed = jax.make_jaxpr(function)(*examples)
+    leaves, tree = jax.tree.flatten(arguments)
+    shapes = tuple(jax.ShapeDtypeStruct(np.shape(leaf), jax.numpy.result_type(leaf)) for leaf in leaves)
+    numbers = [leaf for leaf in leaves if not isinstance(leaf, jax.ShapeDtypeStruct)]
+    program = _program(function, tree, shapes, bool(jax.config.jax_enable_x64))
+    return digest([np.frombuffer(program.encode(), np.uint8), *numbers])
+
+
+@functools.lru_cache(maxsize=256)  # many short runs of the same kind would pay for the tracing each time
+def _program(function: Callable[..., Any], tree: Any, shapes: tuple[Any, ...], _double: bool) -> str:
+    closed = jax.make_jaxpr(function)(*jax.tree.unflatten(tree, shapes))
     text = re.sub(r"0x[0-9a-f]+", "", str(closed.jaxpr))  # addresses of functions differ from process to process
-    return digest([np.frombuffer(text.encode(), np.uint8), *closed.consts, *jax.tree.leaves(numbers)])
+    return text + digest(closed.consts)

@@ -117,21 +117,26 @@ class Plan:
         }  # fmt: skip
 
     def _program(self) -> str:
-        watching = self.watching()
-        energy = self.energy_at(0)
-
-        def one(x: jax.Array, noise: Any, beta: jax.Array) -> Any:
-            new, info = self.integrator.step(self.integrator.init(energy, x), noise, beta)
-            seen = Observation(jnp.int32(0), x, info.energy, info.acceptance)
-            carries = [o.update(o.start(x, info.energy), seen) for o in watching]
-            return new.positions, new.cache, carries
-
-        shape = self.shape
-        noise: Any = jax.ShapeDtypeStruct((*self.integrator.normals, *shape), self.dtype)
+        position, beta = (jax.ShapeDtypeStruct(size, self.dtype) for size in (self.shape, ()))
+        noise: Any = jax.ShapeDtypeStruct((*self.integrator.normals, *self.shape), self.dtype)
         if self.integrator.uniforms is not None:
             noise = Noise(noise, jax.ShapeDtypeStruct(self.integrator.uniforms, self.dtype))
-        position, beta = (jax.ShapeDtypeStruct(size, self.dtype) for size in (shape, ()))
-        return program_digest(one, position, noise, beta, numbers=(energy, watching))[:16]
+        return program_digest(
+            _observed_step(self.integrator), position, noise, beta, self.energy_at(0), self.watching()
+        )[:16]
+
+
+@functools.cache
+def _observed_step(integrator: Integrator) -> Any:
+    """One step from the start, with everything that observers do in it: the program that tells runs apart."""
+
+    def one(x: jax.Array, noise: Any, beta: jax.Array, energy: Energy, watching: tuple[Observer, ...]) -> Any:
+        new, info = integrator.step(integrator.init(energy, x), noise, beta)
+        seen = Observation(jnp.int32(0), x, info.energy, info.acceptance)
+        carries = [o.update(o.start(x, info.energy), seen) for o in watching]
+        return new.positions, new.cache, carries
+
+    return one
 
 
 def _short(arrays: Sequence[Any]) -> str:

@@ -74,10 +74,14 @@ def explored(energy: Energy, seed: int, **searches: int) -> Landscape:
 def _key(energy: Energy, seed: int, searches: dict[str, int]) -> str:
     """All that the search depends on: the energy's program and numbers, the options, this code and its libraries."""
     with jax.enable_x64(True):
-        program = program_digest(energy, jax.ShapeDtypeStruct(energy.shape, jnp.float64), numbers=energy)
+        program = program_digest(_evaluate, energy, jax.ShapeDtypeStruct(energy.shape, jnp.float64))
     libraries = [version(name) for name in ("jax", "jaxlib", "numpy", "scipy", "networkx")]
     words: list[Any] = [program, seed, sorted(searches.items()), len(jax.local_devices()), _source(), libraries]
     return digest([np.frombuffer(repr(words).encode(), np.uint8)])[:32]
+
+
+def _evaluate(energy: Energy, x: jax.Array) -> jax.Array:
+    return energy(x)
 
 
 @functools.cache
