@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -205,3 +207,37 @@ def test_a_function_that_is_not_scalar_is_refused():
         ij.energies.from_function(lambda x: x[0, 0], shape=(2, 1))
     with pytest.raises(ij.InputError, match="function"):
         ij.energies.from_function(lambda x: x[5, 0] + undefined_name, shape=(2, 2))  # noqa: F821
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("temperature", [1e-3, 0.05, 0.5, 100.0])
+@pytest.mark.parametrize("form", ["out", "in", "single", "pairs"])
+def test_where_the_energy_is_not_finite_its_gradient_is_not_either(rng, form, temperature, bad):
+    # What `gradient_shows_failure` promises: the loop then looks at positions alone, which costs nothing. (Finite rows
+    # off the sphere are found by their norms.)
+    plain = np.roll(np.eye(4), 1, axis=0)
+    with_keys = np.hstack([plain, np.zeros((4, 2))])
+    for energy in (
+        graph_infonce(plain, temperature, form=form, dim=3),
+        graph_infonce(with_keys, temperature, form=form, keys=_points(rng, 2, 3)),
+    ):
+        assert energy.gradient_shows_failure
+        for place in ((0, 0), (2, 1), (3,)):
+            x = _points(rng, 4, 3).astype(np.float32)
+            x[place] = bad
+            value, gradient = jax.value_and_grad(lambda y, e=energy: e(y))(jnp.asarray(x))
+            assert np.isfinite(value) or not np.all(np.isfinite(gradient))
+
+
+@pytest.mark.parametrize(
+    ("n", "temperature", "alike"), [(5, 0.5, True), (15, 0.5, True), (25, 0.5, False), (5, 0.05, False)]
+)
+def test_one_logarithm_serves_anchors_alike_while_their_product_is_a_normal_number(rng, n, temperature, alike):
+    energy = ij.scenarios.ring(n, temperature=temperature).energy
+    assert energy.alike == alike
+    for x in (_points(rng, n, 2), np.tile([[1.0, 0.0]], (n, 1)), np.tile([[1.0, 0.0], [-1.0, 0.0]], (n, 1))[:n]):
+        value, gradient = jax.value_and_grad(lambda y: energy(y))(jnp.asarray(x, jnp.float32))
+        with jax.enable_x64(True):
+            exact = jax.value_and_grad(lambda y: dataclasses.replace(energy, alike=False)(y))(jnp.asarray(x))
+        assert float(value) == pytest.approx(float(exact[0]), rel=3e-6)
+        np.testing.assert_allclose(gradient, exact[1], rtol=1e-4, atol=3e-5)
