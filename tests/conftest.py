@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import signal
 import time
 
 import hypothesis
@@ -51,6 +52,8 @@ def pytest_configure(config):
     It is new in every session, so that no result comes from an earlier one. A developer who wants to keep it names one
     in INFONCE_JAX_CACHE.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what it puts into the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config.option, "loadscopereorder"):  # of xdist: would put files with few tests last, however long
         config.option.loadscopereorder = False
     if "INFONCE_JAX_CACHE" not in os.environ:  # not a worker, which inherits it

@@ -113,7 +113,7 @@ MUTANTS = (
            "times = (self.step + np.arange(steps, dtype=np.float64))", "times = np.arange(steps, dtype=np.float64)",
            ("chains/test_identity.py", "-k", "temperature_of_its_time or annealed_run_differs or on_the_chunk")),
     Mutant("blocks of chains with the keys of the first", "chains/loop.py",
-           "chain_keys(plan.seed, self.first + np.arange(lanes))", "chain_keys(plan.seed, np.arange(lanes))",
+           "owners = self.first + np.where(", "owners = np.where(",
            ("test_properties.py", "-k", "batches")),
     Mutant("Kahan compensation of the other sign", "chains/observers.py",
            "jnp.where(active, value - lost, -lost)", "jnp.where(active, value + lost, lost)",

@@ -263,7 +263,7 @@ def test_energy_and_gradient_need_one_exponential_per_pair(n):
     # mask of candidates leaves out of the sum, may still stand in the code.
     found = counts(lambda x: jax.value_and_grad(lambda y: ring(n)(y))(x), (n, 2))
     assert n * (n - 1) // 2 <= found["exp"] <= n * (n + 1) // 2
-    assert found["log"] == n
+    assert found["log"] == 1  # of the product of all sums over candidates
 
 
 def test_operations_grow_with_the_pairs_and_not_faster():

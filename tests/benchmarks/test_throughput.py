@@ -134,9 +134,9 @@ def test_growth_reports_a_slope_for_each_path(records):
 
 
 def test_overhead_is_a_ratio_of_measured_times(capsys):
-    bare, watched = overhead.measure((1, 2), 16, 100)
+    bare, watched, saved = overhead.measure((1, 2), 16, 100)
     assert bare.numbers["overhead"] == 0
-    assert watched.numbers["overhead"] != 0
+    assert 0 < watched.numbers["overhead"] < saved.numbers["overhead"]  # so short a run is mostly records and files
     assert "target < 10 %" in capsys.readouterr().out
 
 
