@@ -23,8 +23,9 @@ from infonce_jax.noise import chain_keys
 
 __all__ = ["Loop"]
 
-# Chunks begin short and grow while they take less than a quarter of this many seconds: an interruption waits for one.
-_FIRST_CHUNK, _PATIENCE = 32, 2.0
+# An interruption waits for a chunk. The first one has so many steps that chains x steps x n^2 d stays below this, some
+# tenth of a second; they grow while they take less than a quarter of `_PATIENCE` seconds.
+_FIRST_WORK, _FEWEST, _PATIENCE = 2e8, 16, 2.0
 # Temperatures handed over per call at least: arrays of one length compile once, and XLA turned one of a single entry
 # into other arithmetic (the last bits of MALA differed).
 _CLOCK = 2048
@@ -63,7 +64,8 @@ class Loop:
         self.carry = jax.device_put(carry, spread)  # as the loop returns it, or it would compile once more for that
         self.scalars = unrolls(plan.integrator, self.carry, plan.taus is not None, plan.energy, self.watching)
         self.saved_at = clock.perf_counter()
-        self.pace = min(_FIRST_CHUNK, chunk)
+        n, d = plan.shape
+        self.pace = min(max(int(_FIRST_WORK / (self.num_chains * n * n * d)), _FEWEST), chunk)
 
     def _begin(self, x: np.ndarray) -> Any:
         energy = self.plan.energy_at(0)
@@ -109,7 +111,7 @@ class Loop:
             if clock.perf_counter() - began < _PATIENCE / 4:
                 self.pace = min(4 * self.pace, self.chunk)
             elif clock.perf_counter() - began > _PATIENCE:
-                self.pace = max(self.pace // 2, min(_FIRST_CHUNK, self.chunk))
+                self.pace = max(self.pace // 2, min(_FEWEST, self.chunk))
             bar.update((self.step - before) * self.num_chains)
             self._record()
             if signals.received is not None and self.step < self.plan.num_steps:

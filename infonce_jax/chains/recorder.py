@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,8 +22,11 @@ _INVERSE_TEMPERATURE = {"long_name": "inverse temperature", "units": "1/energy"}
 
 
 @jax.jit
-def _record_all(observer: Observer, energy: Energy, x: jax.Array, carry: Any) -> Any:
-    return map_lanes(lambda lane: observer.record(energy, *lane), (x, carry))
+def _record_all(observers: tuple[Observer, ...], energy: Energy, x: jax.Array, carries: tuple[Any, ...]) -> Any:
+    def one(lane: tuple[jax.Array, tuple[Any, ...]]) -> list[dict[str, jax.Array]]:
+        return [observer.record(energy, lane[0], carry) for observer, carry in zip(observers, lane[1], strict=True)]
+
+    return map_lanes(one, (x, carries))
 
 
 class Recorder:
@@ -44,6 +48,8 @@ class Recorder:
             raise refuse(
                 "observers", f"two that make {min(twice)!r}", "different names", "pass name=, or one list of times"
             )
+        # Without their times, which would compile anew for every run.
+        self.watching = [dataclasses.replace(observer, times=()) for observer in observers]
         self.steps = [self._on_grid(times) for times in moments]
         self.records: list[list[tuple[int, dict[str, np.ndarray]]]] = [[] for _ in observers]
         self.moments = sorted(set().union(*self.steps) | {num_steps})
@@ -65,11 +71,17 @@ class Recorder:
         return any(step in steps for steps in self.steps)
 
     def record(self, step: int, energy: Energy, x: jax.Array, carries: Sequence[Any]) -> None:
-        """Record what is due at this step."""
-        for observer, steps, kept, carry in zip(self.observers, self.steps, self.records, carries, strict=True):
-            if step in steps and not (kept and kept[-1][0] == step):  # a run resumed here has it already
-                out = _record_all(observer, energy, x, carry)
-                kept.append((step, {name: np.asarray(value)[: len(self.chains)] for name, value in out.items()}))
+        """Record what is due at this step; a run resumed here has it already."""
+        due = [
+            i for i, steps in enumerate(self.steps)
+            if step in steps and not (self.records[i] and self.records[i][-1][0] == step)
+        ]  # fmt: skip
+        if not due:
+            return
+        out = _record_all(tuple(self.watching[i] for i in due), energy, x, tuple(carries[i] for i in due))
+        for i, values in zip(due, out, strict=True):
+            named = {name: np.asarray(value)[: len(self.chains)] for name, value in values.items()}
+            self.records[i].append((step, named))
 
     def dataset(self, carries: Sequence[Any], beta: Schedule, taus: Any, step: int) -> xr.Dataset:
         """The data set after `step` steps: recorded variables, final ones, and the schedule along each time axis."""
