@@ -5,13 +5,19 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
-__all__ = ["digest", "program_digest"]
+__all__ = ["differences", "digest", "program_digest"]
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """What differs among the settings of `now`, for a reader; empty where all are as before."""
+    return "; ".join(f"{key} {before.get(key)} there, {value} here" for key, value in now.items()
+                     if before.get(key) != value)  # fmt: skip
 
 
 def digest(arrays: Iterable[Any]) -> str:

@@ -187,6 +187,7 @@ def _check(jaxpr: Any) -> None:
 
 
 def inner_jaxpr(equation: Any) -> tuple[Any, list[Any]]:
+    """The program inside an equation of `INLINED`, and its constants."""
     inner = next(equation.params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in equation.params)
     return (inner.jaxpr, inner.consts) if hasattr(inner, "consts") else (inner, [])
 

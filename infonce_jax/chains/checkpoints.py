@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from infonce_jax.checks import InputError, positive, refuse
-from infonce_jax.fingerprint import digest
+from infonce_jax.fingerprint import differences, digest
 
 __all__ = ["CheckpointWarning", "Checkpoints", "Saved", "Store", "open_directory"]
 
@@ -113,15 +113,11 @@ def _versions() -> dict[str, str]:
 
 def _compare(root: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     """Refuse to continue what would not end with the same bits."""
-    run = [f"{key} {before['run'].get(key)} there, {value} here" for key, value in now["run"].items()
-           if before["run"].get(key) != value]  # fmt: skip
-    if run:
-        raise refuse("checkpoints", f"{root}, of another run ({'; '.join(run)})", "the same run to continue",
+    if run := differences(before["run"], now["run"]):
+        raise refuse("checkpoints", f"{root}, of another run ({run})", "the same run to continue",
                      "repeat its settings, or begin again in another directory")  # fmt: skip
-    moved = [f"{key} {before['versions'].get(key)} there, {value} here" for key, value in now["versions"].items()
-             if before["versions"].get(key) != value]  # fmt: skip
-    if moved:
-        raise refuse("checkpoints", f"{root}, written under other versions ({'; '.join(moved)})",
+    if moved := differences(before["versions"], now["versions"]):
+        raise refuse("checkpoints", f"{root}, written under other versions ({moved})",
                      "the same ones, for the same bits",
                      "install those, or begin again in another directory")  # fmt: skip
 

@@ -147,9 +147,7 @@ def _examples(integrator: Integrator, carry: Any, temperature: bool, energy: Ene
     one = lane_examples(carry)
     position = one[0].positions
     scalar = jax.ShapeDtypeStruct((), position.dtype)
-    noise = jax.ShapeDtypeStruct((*integrator.normals, *position.shape), position.dtype)
-    if integrator.uniforms is not None:
-        noise = Noise(noise, jax.ShapeDtypeStruct(integrator.uniforms, position.dtype))
+    noise = integrator.noise_example(position.shape, position.dtype)
     shape_of = functools.partial(jax.tree.map, lambda a: jax.ShapeDtypeStruct(np.shape(a), jnp.result_type(a)))
     step = jax.ShapeDtypeStruct((), jnp.int32)
     return one, noise, step, scalar, scalar if temperature else None, shape_of(energy), shape_of(observers)

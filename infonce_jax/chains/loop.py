@@ -48,13 +48,14 @@ class Loop:
         h, lanes = plan.integrator.step_size, lane_count(self.num_chains, mesh.size)
         moments = [default_times(o, plan.num_steps * h, h) for o in plan.observers]
         self.recorder = Recorder(plan.observers, moments, h, plan.num_steps, chains)
-        self.watching = plan.watching()
         across, spread = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in ((None, "chains"), ("chains",)))
         # Spare lanes are copies of the first chain: an error in one of them is an error in that chain.
         owners = self.first + np.where(np.arange(lanes) < self.num_chains, np.arange(lanes), 0)
         self.keys = jax.device_put(chain_keys(plan.seed, owners), across)
         # Placed once: handing over a dozen small arrays with every chunk takes longer than the shortest chunks do.
-        self.energy, self.watching = jax.device_put((plan.energy, self.watching), NamedSharding(mesh, PartitionSpec()))
+        self.energy, self.watching = jax.device_put(
+            (plan.energy, plan.watching()), NamedSharding(mesh, PartitionSpec())
+        )
         self.step, self.seconds_before = 0, 0.0
         self.started = clock.perf_counter()
         x = plan.positions(*chains)
@@ -75,7 +76,7 @@ class Loop:
         except InputError:
             raise
         except Exception as error:  # whatever the user's code throws
-            raise refuse("energy", f"an error at the starts ({_first_line(error)})", "a function of one configuration",
+            raise refuse("energy", f"an error at the starts ({_own_words(error)})", "a function of one configuration",
                          "try it on one configuration first") from error  # fmt: skip
         if not np.all(np.isfinite(values)):
             chain = int(np.argmin(np.isfinite(values)))
@@ -136,7 +137,7 @@ class Loop:
     def _record(self) -> None:
         if self.recorder.due(self.step):
             energy = self.energy if self.plan.taus is None else self.plan.energy_at(self.step)
-            self.recorder.record(self.step, energy, self.carry[0].positions, self.carry[1])
+            self.recorder.record(self.step, self.watching, energy, self.carry[0].positions, self.carry[1])
 
     def _call(self, steps: int, only: np.ndarray | None = None) -> tuple[Any, np.ndarray]:
         """Carry and health after some steps; with `only`, all lanes are copies of those chains."""
@@ -189,7 +190,7 @@ class Loop:
         while len(chains) > 1:
             half = chains[: len(chains) // 2]
             chains = half if self._throws(bad, half) else chains[len(half) :]
-        reason = f"the energy raised an error ({_first_line(error)}); the step from the positions in .state leads there"
+        reason = f"the energy raised an error ({_own_words(error)}); the step from the positions in .state leads there"
         return self._stopped(self.step + bad, int(chains[0]), reason, self._positions(good))
 
     def _throws(self, steps: int, only: np.ndarray | None = None) -> bool:
@@ -220,7 +221,7 @@ class Loop:
         return Run(data, positions, self.step, self._seconds(), "scalars" if self.scalars else "arrays")
 
 
-def _first_line(error: Exception) -> str:
+def _own_words(error: Exception) -> str:
     """The last line of an error's text: runtimes put the user's own message at the end of a traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__

@@ -17,7 +17,7 @@ from infonce_jax.checks import as_unit_rows, count, refuse
 from infonce_jax.energies.base import Energy
 from infonce_jax.fingerprint import digest, program_digest
 from infonce_jax.integrators.protocol import Integrator
-from infonce_jax.noise import Noise, chain_keys, normals
+from infonce_jax.noise import chain_keys, normals
 from infonce_jax.schedules import Schedule
 
 __all__ = ["Plan", "make_plan", "uniform_positions"]
@@ -118,9 +118,7 @@ class Plan:
 
     def _program(self) -> str:
         position, beta = (jax.ShapeDtypeStruct(size, self.dtype) for size in (self.shape, ()))
-        noise: Any = jax.ShapeDtypeStruct((*self.integrator.normals, *self.shape), self.dtype)
-        if self.integrator.uniforms is not None:
-            noise = Noise(noise, jax.ShapeDtypeStruct(self.integrator.uniforms, self.dtype))
+        noise = self.integrator.noise_example(self.shape, self.dtype)
         return program_digest(
             _observed_step(self.integrator), position, noise, beta, self.energy_at(0), self.watching()
         )[:16]

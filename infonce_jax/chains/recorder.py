@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,8 +47,6 @@ class Recorder:
             raise refuse(
                 "observers", f"two that make {min(twice)!r}", "different names", "pass name=, or one list of times"
             )
-        # Without their times, which would compile anew for every run.
-        self.watching = [dataclasses.replace(observer, times=()) for observer in observers]
         self.steps = [self._on_grid(times) for times in moments]
         self.records: list[list[tuple[int, dict[str, np.ndarray]]]] = [[] for _ in observers]
         self.moments = sorted(set().union(*self.steps) | {num_steps})
@@ -70,15 +67,17 @@ class Recorder:
         """Whether any observer records at this step."""
         return any(step in steps for steps in self.steps)
 
-    def record(self, step: int, energy: Energy, x: jax.Array, carries: Sequence[Any]) -> None:
-        """Record what is due at this step; a run resumed here has it already."""
+    def record(
+        self, step: int, watching: Sequence[Observer], energy: Energy, x: jax.Array, carries: Sequence[Any]
+    ) -> None:
+        """Record what is due at this step, with the observers' device parts; a run resumed here has it already."""
         due = [
             i for i, steps in enumerate(self.steps)
             if step in steps and not (self.records[i] and self.records[i][-1][0] == step)
         ]  # fmt: skip
         if not due:
             return
-        out = _record_all(tuple(self.watching[i] for i in due), energy, x, tuple(carries[i] for i in due))
+        out = _record_all(tuple(watching[i] for i in due), energy, x, tuple(carries[i] for i in due))
         for i, values in zip(due, out, strict=True):
             named = {name: np.asarray(value)[: len(self.chains)] for name, value in values.items()}
             self.records[i].append((step, named))

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from infonce_jax.energies.base import Energy
+from infonce_jax.noise import Noise
 from infonce_jax.sphere import to_tangent
 
 __all__ = [
@@ -84,6 +85,11 @@ class Integrator:
     def needs_uniform(self) -> bool:
         """Whether the step accepts or rejects and so takes a `infonce_jax.noise.Noise`."""
         return self.uniforms is not None
+
+    def noise_example(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Shapes of the random numbers of one step of one configuration of shape (n, d)."""
+        normal = jax.ShapeDtypeStruct((*self.normals, *shape), dtype)
+        return normal if self.uniforms is None else Noise(normal, jax.ShapeDtypeStruct(self.uniforms, dtype))
 
     def under(self, state: State, energy: Energy) -> State:
         """The same state under another energy: what the cache holds of the energy is computed anew, the rest kept."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import typing
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
@@ -14,7 +15,14 @@ from infonce_jax.chains.blocks import as_bytes
 from infonce_jax.checks import count, positive, refuse
 from infonce_jax.schedules import Schedule
 
-__all__ = ["Execution", "StudyConfiguration", "standard_schedules"]
+__all__ = [
+    "SETTINGS",
+    "Execution",
+    "StudyConfiguration",
+    "scenario_from_anywhere",
+    "settings_of",
+    "standard_schedules",
+]
 
 # Fractions of 1/L, the step at which the fastest mode is followed in one step. At .25 the bias of the mean energy is a
 # few per cent; above .35 it grows fast and silently; at 1 the scheme no longer follows the gradient at all.
@@ -87,6 +95,22 @@ class StudyConfiguration:
         if not self.quick:
             return self
         return dataclasses.replace(self, chains=min(self.chains, 256), steps=min(self.steps, 3000))
+
+
+# All that a study's results depend on, by name, with its type; not where they go or how the work is cut.
+SETTINGS = {name: kind for name, kind in typing.get_type_hints(StudyConfiguration).items()
+             if name not in ("out", "execution")}  # fmt: skip
+
+
+def settings_of(configuration: StudyConfiguration) -> dict[str, Any]:
+    """All that a study's results depend on, by name."""
+    return {name: getattr(configuration, name) for name in SETTINGS}
+
+
+def scenario_from_anywhere(text: str) -> str:
+    """A scenario's name; where it is a file, from any working directory."""
+    path, colon, member = text.partition(":")
+    return f"{Path(path).absolute()}{colon}{member}" if path.endswith(".py") else text
 
 
 def standard_schedules(critical_depth: float, horizon: float) -> dict[str, Schedule]:

@@ -40,6 +40,7 @@ _LOGS, _FAST, _STRETCHED = ("#9ecae1", "#4292c6", "#2171b5", "#08306b"), ("#fcae
 
 
 def schedule_colours(schedules: Mapping[str, Schedule]) -> dict[str, str]:
+    """A colour for each schedule by name: the kind of schedule picks the family of colours."""
     logs, fast, stretched = iter(_LOGS), iter(_FAST), iter(_STRETCHED)
     colours = {}
     for name, schedule in schedules.items():
@@ -49,6 +50,7 @@ def schedule_colours(schedules: Mapping[str, Schedule]) -> dict[str, str]:
 
 
 def schedule_lines(schedules: Mapping[str, Schedule]) -> dict[str, str]:
+    """A line style for each schedule by name: solid for fixed ones, dashed for those stretched to a horizon."""
     return {name: "--" if isinstance(s, HorizonSchedule) else "-" for name, s in schedules.items()}
 
 

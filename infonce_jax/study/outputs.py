@@ -160,6 +160,7 @@ def _summary_of(study: Study, outcome: Trapping) -> dict[str, Any]:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write plain JSON types, whole or not at all."""
     pages.replace_text(path, json.dumps(content, indent=1))
 
 
@@ -203,6 +204,7 @@ def _extremes(study: Study, pick: Callable[..., float]) -> str:
 
 
 def embedded_png(figure: Figure, path: Path) -> str:
+    """Write a figure as a PNG file, and return it as the base64 text that a page carries inside."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", bbox_inches="tight", dpi=110, metadata={"Software": None})
     path.write_bytes(buffer.getvalue())

@@ -6,15 +6,15 @@ there; asked for something else, it refuses, since that would lose what is there
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 from infonce_jax.checks import InputError, refuse
-from infonce_jax.study.configuration import StudyConfiguration
+from infonce_jax.fingerprint import differences
+from infonce_jax.study.configuration import SETTINGS, StudyConfiguration, scenario_from_anywhere, settings_of
+from infonce_jax.study.pages import replace_text
 
 __all__ = ["begin", "configuration_in", "finish", "place_of"]
 
@@ -40,13 +40,11 @@ def begin(configuration: StudyConfiguration, out: Path) -> bool:
         before = _read(place / _ASKED)
         if before == asked:
             return True
-        differ = [f"{k} {before.get(k)} there, {v} here" for k, v in asked.items() if before.get(k) != v]
-        raise refuse("out", f"{out}, where another study is unfinished ({'; '.join(differ)})", "a directory of its own",
+        raise refuse("out", f"{out}, where another study is unfinished ({differences(before, asked)})",
+                     "a directory of its own",
                      f"finish that one with 'infonce-jax resume {out}', or drop it with --fresh")  # fmt: skip
     place.mkdir(parents=True, exist_ok=True)
-    new = place / f"{_ASKED}.{os.getpid()}.new"
-    new.write_text(json.dumps(asked, indent=1))
-    os.replace(new, place / _ASKED)
+    replace_text(place / _ASKED, json.dumps(asked, indent=1))
     return False
 
 
@@ -70,21 +68,15 @@ def configuration_in(out: Path) -> StudyConfiguration:
                      "the directory of an unfinished study",
                      f"read {out / 'report.html'}" if done else "'infonce-jax study --out DIR' begins one")  # fmt: skip
     asked = _read(place_of(out) / _ASKED)
-    names = {field.name for field in dataclasses.fields(StudyConfiguration)}
-    if unknown := sorted(set(asked) - names):
+    if unknown := sorted(set(asked) - set(SETTINGS)):
         raise InputError(f"resume: got settings {', '.join(unknown)} in {place_of(out) / _ASKED}, which this version "
                          "does not know; needs the version that began the study; install that")  # fmt: skip
     return StudyConfiguration(**asked, out=out)
 
 
 def _asked(configuration: StudyConfiguration) -> dict[str, Any]:
-    """What the results depend on, as plain JSON types; not where they go or how the work is cut."""
-    asked = dataclasses.asdict(configuration)
-    del asked["out"], asked["execution"]
-    name, colon, member = configuration.scenario.partition(":")
-    if colon:
-        asked["scenario"] = f"{Path(name).absolute()}:{member}"
-    return asked
+    """What the results depend on, as plain JSON types, understood from any working directory."""
+    return {**settings_of(configuration), "scenario": scenario_from_anywhere(configuration.scenario)}
 
 
 def _read(path: Path) -> dict[str, Any]:

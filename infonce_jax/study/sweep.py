@@ -16,20 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from infonce_jax.checks import InputError, refuse
+from infonce_jax.fingerprint import differences
 from infonce_jax.processes import exchange, is_writer
 from infonce_jax.study import outputs, sittings, sweep_page
 from infonce_jax.study.command import carry_out
-from infonce_jax.study.sweep_grid import (
-    SETTINGS,
-    Point,
-    SharedSettings,
-    SweepConfiguration,
-    grid,
-    scenario_from_anywhere,
-    settings_of,
-    text_of,
-    values_of,
-)
+from infonce_jax.study.configuration import SETTINGS, scenario_from_anywhere, settings_of
+from infonce_jax.study.sweep_grid import Point, SharedSettings, SweepConfiguration, grid, text_of, values_of
 
 __all__ = ["begun_in", "configuration_in", "sweep_command"]
 
@@ -83,7 +75,7 @@ def _begin(configuration: SweepConfiguration, points: list[Point]) -> list[Point
     outputs.prepare_directory(out)
     if begun_in(out):
         content = _read(out)
-        differ = _differences(content["asked"], _asked(configuration))
+        differ = differences(_flat(content["asked"]), _flat(_asked(configuration)))
         if differ and not fresh:
             raise refuse("out", f"{out}, where there is another sweep ({differ})", "a directory of its own",
                          f"finish that one with 'infonce-jax resume {out}', or replace it with --fresh, which keeps "
@@ -93,14 +85,10 @@ def _begin(configuration: SweepConfiguration, points: list[Point]) -> list[Point
     return [_looked_up(point, out) for point in points]
 
 
-def _differences(before: dict[str, Any], now: dict[str, Any]) -> str:
-    def flat(asked: dict[str, Any]) -> dict[str, str]:
-        varied = {name: ",".join(map(text_of, values)) for name, values in asked["vary"].items()}
-        return {**{name: text_of(value) for name, value in asked["base"].items()}, **varied, "how": asked["how"]}
-
-    one, two = flat(before), flat(now)
-    return "; ".join(f"{name} {one.get(name)} there, {two.get(name)} here" for name in dict.fromkeys([*one, *two])
-                     if one.get(name) != two.get(name))  # fmt: skip
+def _flat(asked: dict[str, Any]) -> dict[str, str]:
+    """What was asked, setting by setting, as the command line takes it."""
+    varied = {name: ",".join(map(text_of, values)) for name, values in asked["vary"].items()}
+    return {**{name: text_of(value) for name, value in asked["base"].items()}, **varied, "how": asked["how"]}
 
 
 def _drop_unfinished(content: dict[str, Any], out: Path) -> None:
@@ -132,9 +120,8 @@ def _looked_up(point: Point, out: Path) -> Point:
     if summary is None:
         return point
     there, here = summary["configuration"], settings_of(point.configuration)
-    if differ := [f"{name} {there.get(name)} there, {value} here" for name, value in here.items()
-                  if there.get(name) != value]:  # fmt: skip
-        raise refuse("out", f"{out / point.name}, the finished study of another configuration ({'; '.join(differ)})",
+    if differ := differences(there, here):
+        raise refuse("out", f"{out / point.name}, the finished study of another configuration ({differ})",
                      "a directory of its own", "choose another --out")  # fmt: skip
     return dataclasses.replace(point, state=_FINISHED, note="", rows=tuple(sweep_page.rows_of(point.name, summary)))
 

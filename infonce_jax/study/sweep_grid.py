@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,11 +12,10 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from infonce_jax.checks import refuse
-from infonce_jax.study.configuration import StudyConfiguration
+from infonce_jax.study.configuration import SETTINGS, StudyConfiguration, scenario_from_anywhere, settings_of
 from infonce_jax.study.run import choose_scenario
 
-__all__ = ["SETTINGS", "Point", "SharedSettings", "SweepConfiguration", "grid", "scenario_from_anywhere", "settings_of",
-           "text_of", "values_of"]  # fmt: skip
+__all__ = ["Point", "SharedSettings", "SweepConfiguration", "grid", "text_of", "values_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,12 +63,6 @@ class Point:
     rows: tuple[dict[str, Any], ...] = ()
 
 
-def scenario_from_anywhere(text: str) -> str:
-    """A scenario's name; where it is a file, from any working directory."""
-    path, colon, member = text.partition(":")
-    return f"{Path(path).absolute()}{colon}{member}" if path.endswith(".py") else text
-
-
 def _optional(text: str) -> float | None:
     return None if text == "default" else float(text)
 
@@ -82,8 +74,6 @@ _READERS: dict[Any, tuple[Callable[[str], Any], str]] = {
     bool: (lambda text: {"true": True, "false": False}[text.lower()], "true or false"),
     float | None: (_optional, "a number, or 'default'"),
 }
-SETTINGS = {name: kind for name, kind in typing.get_type_hints(StudyConfiguration).items()
-             if name not in ("out", "execution")}  # fmt: skip
 
 
 def values_of(vary: Sequence[str]) -> dict[str, list[Any]]:
@@ -168,8 +158,3 @@ def _refuse_twins(points: list[Point]) -> None:
             raise refuse("vary", f"{seen[key]} and {point.name}, which are the same study with --quick",
                          "distinct studies", "leave out --quick or one of the values")  # fmt: skip
         seen[key] = point.name
-
-
-def settings_of(configuration: StudyConfiguration) -> dict[str, Any]:
-    """All that a study's results depend on, by name."""
-    return {name: getattr(configuration, name) for name in SETTINGS}
