@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import functools
 import json
 import os
 import shutil
@@ -107,6 +108,7 @@ def open_directory(checkpoints: Checkpoints, description: dict[str, Any], blocks
     return blocks
 
 
+@functools.cache  # reading them from the installation takes longer than a short run's checkpoint
 def _versions() -> dict[str, str]:
     return {**{name: version(name) for name in _PACKAGES}, "platform": jax.devices()[0].platform}
 

@@ -115,7 +115,7 @@ class GraphInfoNCE(Energy):
             if self.form == "in":
                 return jnp.sum(anchors * (jnp.log(sums) - jnp.log(jnp.sum(positives * e, axis=1))))
             logs = anchors[0] * sum_of_logs(sums) if self.alike else jnp.sum(anchors * jnp.log(sums))
-            return logs + jnp.sum(anchors) * inverse - jnp.sum(anchors[:, None] * positives * s) * inverse
+            return logs + (jnp.sum(anchors) - _attraction(anchors[:, None] * positives, s)) * inverse
         terms = contrast(s * inverse, positives, counts, inside=self.form == "in", single=self.form == "single")
         # An anchor of weight 0 is only a candidate; its term may be -inf and must not spoil the sum.
         return jnp.sum(jnp.where(anchors > 0, anchors * jnp.where(anchors > 0, terms, 0.0), 0.0))
@@ -133,6 +133,15 @@ class GraphInfoNCE(Energy):
 
     def coupled(self) -> Self:
         return dataclasses.replace(self, times_temperature=True)
+
+
+def _attraction(weights: jax.Array, s: jax.Array) -> jax.Array:
+    """sum_ij w_ij s_ij of unit rows, shapes (n, n + k): of free embeddings s_ij = s_ji and s_ii = 1."""
+    n = len(s)
+    own, keys = weights[:, :n], weights[:, n:]
+    selves = jnp.sum(jnp.where(np.eye(n, dtype=bool), own, 0.0))
+    pairs = jnp.sum(jnp.where(np.triu(np.ones((n, n), dtype=bool), 1), (own + own.T) * s[:, :n], 0.0))
+    return selves + pairs + (jnp.sum(keys * s[:, n:]) if keys.size else 0.0)
 
 
 def _bounded(form: str, temperature: float, anchors: Any) -> bool:
