@@ -16,9 +16,11 @@ from infonce_jax.checks import count, positive, refuse
 from infonce_jax.schedules import Schedule
 
 __all__ = [
+    "MOVES_TEMPERATURE",
     "SETTINGS",
     "Execution",
     "StudyConfiguration",
+    "moving_temperatures",
     "scenario_from_anywhere",
     "settings_of",
     "standard_schedules",
@@ -29,6 +31,11 @@ __all__ = [
 STEP_OF_CURVATURE = 0.25
 WARN_ABOVE = 0.35
 REFUSE_ABOVE = 1.0
+# The noise of a step, (2 h/beta)^(1/2), is below the rounding of either precision: a gradient flow.
+_NO_NOISE = 1e30
+
+# How the names of schedules begin that move the temperature inside the loss.
+MOVES_TEMPERATURE = ("tau", "coupled")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +78,8 @@ class StudyConfiguration:
     """Time step; by default .25 / (largest Hessian eigenvalue at a minimum)."""
     temperature: float | None = None
     """Temperature inside the loss (tau); by default the scenario's own."""
+    from_temperature: float | None = None
+    """Anneal tau as well, from this temperature inside the loss down to the scenario's: four more schedules."""
     predict: bool = True
     """Set the shares that rates predict beside the measured ones: half a minute more."""
     quick: bool = False
@@ -87,7 +96,7 @@ class StudyConfiguration:
         count("steps", self.steps, least=10, mend="use at least 10, better 100000")
         if self.seed < 0:
             raise refuse("seed", self.seed, "a whole number >= 0", "for example 0")
-        for name in ("step_size", "temperature"):
+        for name in ("step_size", "temperature", "from_temperature"):
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
         positive("checkpoint_every", self.execution.checkpoint_every)
@@ -131,6 +140,30 @@ def standard_schedules(critical_depth: float, horizon: float) -> dict[str, Sched
         "power 1": schedules.power(1.0, initial=1 / e),
         "exponential, rate .1": schedules.exponential(0.1, initial=1 / e),
         "geometric to horizon": schedules.geometric_to_horizon(1 / e, 20 / e, horizon),
+    }
+
+
+def moving_temperatures(
+    critical_depth: float, horizon: float, start: float, end: float
+) -> dict[str, tuple[Schedule, Schedule | str]]:
+    """What a study anneals besides the noise: beta and the temperature argument of `run_chains`, by name.
+
+    Along the flow there is no noise at all; then noise of one strength, noise that is annealed too, and the coupled
+    mode, whose law aims at e^{-loss} at every time.
+
+    Args:
+        critical_depth: E* at the end's temperature, > 0.
+        horizon: T, in time units.
+        start: tau at time 0.
+        end: tau at T, where the study's landscape is.
+    """
+    e = positive("critical_depth", critical_depth)
+    falling = schedules.geometric_to_horizon(start, end, horizon)
+    return {
+        "tau, no noise": (schedules.constant(_NO_NOISE), falling),
+        "tau, beta = 20/E*": (schedules.constant(20 / e), falling),
+        "tau and beta": (schedules.geometric_to_horizon(1 / e, 20 / e, horizon), falling),
+        "coupled, tau = 1/beta": (schedules.geometric_to_horizon(1 / start, 1 / end, horizon), "coupled"),
     }
 
 

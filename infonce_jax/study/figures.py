@@ -17,6 +17,7 @@ from infonce_jax.landscape import Landscape
 from infonce_jax.measure import Proportion
 from infonce_jax.scenarios import Scenario
 from infonce_jax.schedules import HorizonSchedule, Schedule
+from infonce_jax.study.configuration import MOVES_TEMPERATURE
 from infonce_jax.study.run import Study, Trapping
 
 __all__ = [
@@ -37,21 +38,26 @@ STYLE: dict[Any, Any] = {
 }  # fmt: skip
 # Slow schedules in blues, fast fixed ones in reds, stretched ones in green: the colour says the kind.
 _LOGS, _FAST, _STRETCHED = ("#9ecae1", "#4292c6", "#2171b5", "#08306b"), ("#fcae91", "#fb6a4a", "#cb181d"), ("#238b45",)
+# Those that move the temperature inside the loss.
+_MOVING = ("#bcbddc", "#9e9ac8", "#756bb1", "#3f007d")
 
 
 def schedule_colours(schedules: Mapping[str, Schedule]) -> dict[str, str]:
     """A colour for each schedule by name: the kind of schedule picks the family of colours."""
-    logs, fast, stretched = iter(_LOGS), iter(_FAST), iter(_STRETCHED)
+    logs, fast, stretched, moving = iter(_LOGS), iter(_FAST), iter(_STRETCHED), iter(_MOVING)
     colours = {}
     for name, schedule in schedules.items():
         source = stretched if isinstance(schedule, HorizonSchedule) else (logs if name.startswith("log") else fast)
+        if name.startswith(MOVES_TEMPERATURE):
+            source = moving
         colours[name] = next(source, "#555555")
     return colours
 
 
 def schedule_lines(schedules: Mapping[str, Schedule]) -> dict[str, str]:
     """A line style for each schedule by name: solid for fixed ones, dashed for those stretched to a horizon."""
-    return {name: "--" if isinstance(s, HorizonSchedule) else "-" for name, s in schedules.items()}
+    return {name: "--" if isinstance(s, HorizonSchedule) or name.startswith(MOVES_TEMPERATURE) else "-"
+            for name, s in schedules.items()}  # fmt: skip
 
 
 def draw_schedules(schedules: Mapping[str, Schedule], horizon: float, step_size: float) -> Figure:

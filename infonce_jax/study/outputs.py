@@ -135,16 +135,22 @@ def plain(value: float) -> str:
     return f"{float(f'{value:.3g}'):,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
+def _ends_of_temperature(study: Study) -> list[float]:
+    """tau at the start and at the end of the schedules that move it."""
+    taus = next(iter(study.data[name]["temperature"].values for name in study.temperatures if name in study.data))
+    return [float(taus[0]), float(taus[-1])]
+
+
 def _summary_of(study: Study, outcome: Trapping) -> dict[str, Any]:
     def rows(values: list[Proportion]) -> list[list[float]]:
         return [[p.estimate, p.low, p.high] for p in values]
 
-    p = outcome.predicted
-
+    p, moves = outcome.predicted, outcome.name in study.temperatures
     return {
         "name": outcome.name,
         "formula": outcome.schedule.name,
-        "kind": "to horizon" if isinstance(outcome.schedule, HorizonSchedule) else "fixed",
+        "kind": "to horizon" if moves or isinstance(outcome.schedule, HorizonSchedule) else "fixed",
+        "temperature": _ends_of_temperature(study) if moves else None,
         "times": outcome.times.tolist(),
         "final_inverse_temperature": float(outcome.schedule(outcome.times[-1])),
         "trapped": rows(outcome.quenched),
@@ -236,12 +242,13 @@ def write_study(study: Study, out: Path) -> Path:
 
 def _page(study: Study, summary: dict[str, Any], pictures_in: Path) -> str:
     """The report, with its figures inside; they are also written as files of their own."""
+    standing = {name: s for name, s in study.schedules.items() if name not in study.temperatures}
     drawn = {
         "trapping": figures.draw_trapping(study),
         "configurations": figures.draw_configurations(study.scenario, study.land),
         "levels": figures.draw_levels(study.land),
-        "schedules": figures.draw_schedules(study.schedules, summary["horizon"], study.step_size),
-        "energies": figures.draw_energies(study.data, study.land, study.schedules),
+        "schedules": figures.draw_schedules(standing, summary["horizon"], study.step_size),
+        "energies": figures.draw_energies({name: study.data[name] for name in standing}, study.land, standing),
     }
     pictures = {
         name: embedded_png(figure, pictures_in / f"{name}.png") for name, figure in drawn.items() if figure is not None

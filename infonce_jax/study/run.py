@@ -14,7 +14,7 @@ import xarray as xr
 
 from infonce_jax import integrators, scenarios
 from infonce_jax.chains import Checkpoints, RunInterrupted, RunStopped, observers, run_chains
-from infonce_jax.checks import InputError
+from infonce_jax.checks import InputError, refuse
 from infonce_jax.landscape import Landscape, energies_of
 from infonce_jax.measure import Proportion, proportions
 from infonce_jax.scenarios import Scenario
@@ -25,6 +25,7 @@ from infonce_jax.study.configuration import (
     STEP_OF_CURVATURE,
     WARN_ABOVE,
     StudyConfiguration,
+    moving_temperatures,
     quench_steps,
     standard_schedules,
 )
@@ -46,7 +47,7 @@ class Trapping:
         unknown: largest share, over the times, of chains whose quench ended in no known minimum; they count as trapped.
         seconds: wall-clock time of the chains.
         chain_steps_per_second: of the run.
-        predicted: what the master equation says of `quenched`, or None where rates could not be had.
+        predicted: what the master equation says of `quenched`, or None where rates could not be had, or tau moves.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Study:
         configuration, scenario, land: what was asked, and the landscape found.
         step_size: h.
         schedules: all that were to run, by name.
+        temperatures: the temperature argument of the chains, for those whose tau moves.
         outcomes: of those that have.
         data: their data sets, by name.
         seconds: wall-clock time.
@@ -96,6 +98,7 @@ class Study:
     failed: bool = False
     signal: int = signal.SIGINT
     reason: str = ""
+    temperatures: dict[str, Schedule | str] = dataclasses.field(default_factory=dict)
     predictions: dict[str, Prediction] = dataclasses.field(default_factory=dict)
     prediction_note: str = ""
 
@@ -178,9 +181,11 @@ def run_study(
         )
     h = choose_step_size(configuration, land, say)
     horizon = configuration.steps * h
-    schedules = standard_schedules(land.critical_depth, horizon)
+    moving = _moving(configuration, scenario, land, horizon)
+    schedules = standard_schedules(land.critical_depth, horizon) | {name: beta for name, (beta, _) in moving.items()}
     say(f"{configuration.chains} chains per schedule, {configuration.steps} steps of {h:g} time units")
     study = Study(configuration, scenario, land, h, schedules, [], {})
+    study.temperatures = {name: tau for name, (_, tau) in moving.items()}
     _predict_all(study, say)
     for number, (name, schedule) in enumerate(schedules.items()):
         try:
@@ -202,6 +207,22 @@ def run_study(
     return study
 
 
+def _moving(
+    configuration: StudyConfiguration, scenario: Scenario, land: Landscape, horizon: float
+) -> dict[str, tuple[Schedule, Schedule | str]]:
+    """Schedules that move the temperature inside the loss, where they were asked for."""
+    start, end = configuration.from_temperature, getattr(scenario.energy, "temperature", None)
+    if start is None:
+        return {}
+    if end is None:
+        raise refuse("from_temperature", f"{start:g} for {scenario.name!r}, whose energy has no temperature",
+                     "an energy of the InfoNCE family", "leave it out")  # fmt: skip
+    if start <= float(end):
+        raise refuse("from_temperature", f"{start:g}", f"more than {float(end):g}, the temperature it falls to",
+                     "'infonce-jax temperature' finds where there is no trap")  # fmt: skip
+    return moving_temperatures(land.critical_depth, horizon, start, float(end))
+
+
 def _predict_all(study: Study, say: Callable[[str], None]) -> None:
     """What the master equation says of every schedule, before any chain runs; without rates a line says why not."""
     configuration, started = study.configuration, time.perf_counter()
@@ -211,7 +232,8 @@ def _predict_all(study: Study, say: Callable[[str], None]) -> None:
         return
     try:
         model = rate_model(study.land, configuration.quick, configuration.seed)
-        study.predictions = {name: predict(study.land, model, s, times) for name, s in study.schedules.items()}
+        study.predictions = {name: predict(study.land, model, s, times)
+                             for name, s in study.schedules.items() if name not in study.temperatures}  # fmt: skip
         study.prediction_note = model.note
     except (InputError, RuntimeError) as reason:
         study.predictions = {}
@@ -244,6 +266,10 @@ def _run_one(
     saving = None if checkpoints is None else Checkpoints(
         checkpoints / f"schedule_{number}", how.checkpoint_every, how.skip_damaged)  # fmt: skip
     times = quench_steps(configuration.steps) * h
+    tau = study.temperatures.get(name)
+    watching: tuple[observers.Observer, ...] = (observers.energies(), observers.snapshots(times))
+    if tau is None:  # where tau moves, a level of energy means something else at every moment
+        watching += (observers.first_passage(energy_below=study.land.minima[0].energy + study.delta / 2),)
     run = run_chains(
         study.scenario.energy,
         schedule,
@@ -251,11 +277,12 @@ def _run_one(
         num_chains=configuration.chains,
         num_steps=configuration.steps,
         seed=schedule_seed(configuration.seed, number),
-        observers=(observers.energies(), observers.snapshots(times), observers.first_passage(
-            energy_below=study.land.minima[0].energy + study.delta / 2)),
-        progress=progress, max_memory=how.max_memory, checkpoints=saving,
+        observers=watching, temperature=tau, progress=progress, max_memory=how.max_memory, checkpoints=saving,
     )  # fmt: skip
-    data = run.data.rename({"time_1": "quench_time", "step_1": "quench_step"}).drop_vars("inverse_temperature_1")
+    data = run.data.rename({"time_1": "quench_time", "step_1": "quench_step"})
+    data = data.drop_vars(["inverse_temperature_1", "temperature", "temperature_1"], errors="ignore")
+    if study.temperatures:
+        data = data.assign(_of_moving(study, schedule, tau, data))
     positions = data["positions"].transpose("quench_time", "chain", "embedding", "coordinate").values
     basins, ends = study.land.quench(positions)
     lowest = float(np.min(ends))
@@ -277,6 +304,21 @@ def _run_one(
             float(np.max(np.mean(basins < 0, axis=1))), run.seconds, run.chain_steps_per_second, predicted,
         )
     )  # fmt: skip
+
+
+def _of_moving(study: Study, beta: Schedule, tau: Schedule | str | None, data: xr.Dataset) -> dict[str, xr.Variable]:
+    """What all data sets of a study share where tau moves in some: tau in time, and passages, not watched there."""
+    times = data["time"].values
+    if tau is None:
+        own = np.full(times.shape, float(study.scenario.energy.temperature))  # type: ignore[attr-defined]
+    else:
+        own = 1 / beta(times) if isinstance(tau, str) else tau(times)
+    variables = {"temperature": xr.Variable(("time",), own, {"long_name": "tau, the temperature inside the loss"})}
+    if tau is not None:
+        chains = data.sizes["chain"]
+        variables["first_passage_time"] = xr.Variable(("chain",), np.full(chains, np.nan))
+        variables["first_passage_censored"] = xr.Variable(("chain",), np.ones(chains, dtype=bool))
+    return variables
 
 
 def _as_variables(predicted: Prediction) -> dict[str, xr.Variable]:

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from infonce_jax.study import outputs, pages
-from infonce_jax.study.configuration import standard_schedules
+from infonce_jax.study.configuration import moving_temperatures, standard_schedules
 from infonce_jax.study.figures import STYLE, schedule_colours, schedule_lines
 from infonce_jax.study.sweep_grid import text_of
 
@@ -177,7 +177,7 @@ def _side_by_side(every: Sequence[float], scale: str) -> Callable[[np.ndarray, i
 
 def _panel(axes: Axes, points: Sequence[tuple[float, dict[str, Any]]], place: Callable[..., np.ndarray]) -> None:
     """One line per schedule with its 95 % intervals; no trapped chain at all is an upper bound."""
-    known = standard_schedules(1.0, 1.0)
+    known = standard_schedules(1.0, 1.0) | {name: beta for name, (beta, _) in moving_temperatures(1, 1, 1, 0.5).items()}
     colours, lines = schedule_colours(known), schedule_lines(known)
     for k, schedule in enumerate(dict.fromkeys(row["schedule"] for _, row in points)):
         series = sorted((x, row["trapped"], row["trapped_low"], row["trapped_high"]) for x, row in points
