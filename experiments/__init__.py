@@ -8,4 +8,6 @@ NAMES = (
     "one_more_dimension",
     "barrier_against_setting",
     "annealing_tau",
+    "trapped_encoders",
+    "starting_temperature",
 )

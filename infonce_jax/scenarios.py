@@ -18,8 +18,8 @@ import numpy as np
 from infonce_jax.checks import InputError, count, refuse
 from infonce_jax.energies import Energy, graph_infonce
 
-__all__ = ["Scenario", "cube", "digit_images", "digit_orbit", "double_well", "get", "names", "ring", "square_keys",
-           "uniformity"]  # fmt: skip
+__all__ = ["Scenario", "cube", "digit_images", "digit_orbit", "double_well", "get", "names", "ring", "rotations",
+           "similarity_weights", "square_keys", "uniformity"]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,25 +70,36 @@ def cube(temperature: float = 0.3) -> Scenario:
 
 
 def digit_images(index: int = 4, views: int = 8) -> np.ndarray:
-    """Rotations of one of scikit-learn's handwritten digits, shape (views, 48, 48).
-
-    The 8 x 8 image is magnified four times with linear interpolation, padded with eight zeros on each side and turned
-    by 360/views degrees per view.
+    """Rotations of one of scikit-learn's handwritten digits, shape (views, 48, 48); see `rotations`.
 
     Args:
         index: which digit, 0 to 1796; number 4 is a handwritten 4.
         views: rotations, at least 3.
     """
-    from scipy import ndimage
     from sklearn.datasets import load_digits
 
     images = np.asarray(load_digits(return_X_y=True)[0]).reshape(-1, 8, 8)
     index = count("index", index, least=0, mend=f"0 to {len(images) - 1}, the digits there are")
     if index >= len(images):
         raise refuse("index", index, f"0 to {len(images) - 1}", "there are that many digits")
-    image = np.pad(np.asarray(ndimage.zoom(images[index], 4, order=1)), 8)
+    return rotations(images[index], views)
+
+
+def rotations(image: np.ndarray, views: int = 8) -> np.ndarray:
+    """Rotations of a grey image, shape (views, 4 height + 16, 4 width + 16).
+
+    The image is magnified four times with linear interpolation, padded with eight zeros on each side and turned by
+    360/views degrees per view.
+
+    Args:
+        image: shape (height, width); 0 is the background.
+        views: rotations, at least 3.
+    """
+    from scipy import ndimage
+
+    magnified = np.pad(np.asarray(ndimage.zoom(image, 4, order=1)), 8)
     turns = 360.0 / count("views", views, least=3) * np.arange(views)
-    return np.stack([ndimage.rotate(image, angle, reshape=False, order=1) for angle in turns])
+    return np.stack([ndimage.rotate(magnified, angle, reshape=False, order=1) for angle in turns])
 
 
 def similarity_weights(images: np.ndarray) -> np.ndarray:

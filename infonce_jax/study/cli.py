@@ -1,4 +1,4 @@
-"""The command line: `infonce-jax study`, `resume`, `sweep`, `hitting`, `recommend`, `landscape` and `scenarios`."""
+"""The command line: `infonce-jax study`, `resume`, `sweep`, `hitting`, `recommend`, `temperature` and others."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ from infonce_jax.chains import CheckpointWarning
 from infonce_jax.checks import InputError
 from infonce_jax.devices import use_all_cores
 from infonce_jax.processes import join_processes
-from infonce_jax.study import hitting, recommend
+from infonce_jax.study import hitting, recommend, temperature, train
 from infonce_jax.study.cache import use_cache
 from infonce_jax.study.configuration import StudyConfiguration
 from infonce_jax.study.hitting import HittingConfiguration
 from infonce_jax.study.recommend import RecommendConfiguration
 from infonce_jax.study.sweep_grid import SweepConfiguration
+from infonce_jax.study.temperature import TemperatureConfiguration
+from infonce_jax.study.train import TrainConfiguration
 
 __all__ = ["main"]
 
 
 @dataclasses.dataclass(frozen=True)
 class ResumeConfiguration:
-    """Go on with a study or a sweep that was interrupted, killed or cut off; it ends with the same bits."""
+    """Go on with a study, a sweep or a training that was interrupted, killed or cut off, to the same bits."""
 
     directory: tyro.conf.Positional[Path]
-    """The directory of the study or the sweep, its --out."""
+    """The directory of the study, the sweep or the training, its --out."""
     skip_damaged: bool = False
     """Go on from the checkpoint before a damaged one."""
 
@@ -69,6 +71,8 @@ _Command = (
     | Annotated[SweepConfiguration, tyro.conf.subcommand("sweep")]
     | Annotated[HittingConfiguration, tyro.conf.subcommand("hitting")]
     | Annotated[RecommendConfiguration, tyro.conf.subcommand("recommend")]
+    | Annotated[TemperatureConfiguration, tyro.conf.subcommand("temperature")]
+    | Annotated[TrainConfiguration, tyro.conf.subcommand("train")]
     | Annotated[LandscapeConfiguration, tyro.conf.subcommand("landscape")]
     | Annotated[ScenariosConfiguration, tyro.conf.subcommand("scenarios")]
 )
@@ -127,15 +131,21 @@ def _run(command: Any) -> int:
         return hitting.command(command)
     if isinstance(command, RecommendConfiguration):
         return recommend.command(command)
+    if isinstance(command, TemperatureConfiguration):
+        return temperature.command(command)
+    if isinstance(command, TrainConfiguration):
+        return train.train_command(command)
     if isinstance(command, LandscapeConfiguration):
         return _landscape(command)
     return _scenarios()
 
 
-def _begun(resume: ResumeConfiguration) -> StudyConfiguration | SweepConfiguration:
-    """What was asked of the study or the sweep in a directory, to go on with."""
+def _begun(resume: ResumeConfiguration) -> StudyConfiguration | SweepConfiguration | TrainConfiguration:
+    """What was asked of the study, the sweep or the training in a directory, to go on with."""
     from infonce_jax.study import sittings, sweep
 
+    if train.begun_in(resume.directory):
+        return dataclasses.replace(train.configuration_in(resume.directory), skip_damaged=resume.skip_damaged)
     if sweep.begun_in(resume.directory):
         begun = sweep.configuration_in(resume.directory)
         how = dataclasses.replace(begun.base.execution, skip_damaged=resume.skip_damaged)
