@@ -11,6 +11,7 @@ from infonce_jax.encoders.langevin import langevin
 from infonce_jax.encoders.moco import MoCo, moco
 from infonce_jax.encoders.objective import FullBatch, Objective, Views
 from infonce_jax.encoders.orbit import Orbit, orbit
+from infonce_jax.encoders.saving import load_parameters, save_parameters
 from infonce_jax.encoders.simclr import SimCLR, simclr
 from infonce_jax.encoders.temperature import Learned, TauSchedule, learned, parse_temperature
 from infonce_jax.encoders.trainer import Snapshot, Trainer
@@ -44,6 +45,7 @@ __all__ = [
     "glyphs",
     "langevin",
     "learned",
+    "load_parameters",
     "metrics",
     "mlp",
     "moco",
@@ -51,6 +53,7 @@ __all__ = [
     "orbit",
     "parse_temperature",
     "retrieval",
+    "save_parameters",
     "simclr",
     "text",
     "train",

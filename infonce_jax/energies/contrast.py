@@ -14,11 +14,14 @@ def working(x: jax.Array) -> jax.Array:
 
 
 def normalise(x: jax.Array) -> jax.Array:
-    """Rows of x, shape (..., d), divided by their norms; a zero row stays zero, with a finite gradient."""
+    """Rows of x, shape (..., d), divided by their norms; a zero row stays zero, with a finite gradient.
+
+    A row that is not finite becomes NaN, not zero: what diverged must show.
+    """
     x = working(jnp.asarray(x))
     squared = jnp.sum(x * x, axis=-1, keepdims=True)
-    safe = jnp.where(squared > 0, squared, 1.0)
-    return jnp.where(squared > 0, x / jnp.sqrt(safe), 0.0)
+    zero = squared == 0
+    return jnp.where(zero, 0.0, x / jnp.sqrt(jnp.where(zero, 1.0, squared)))
 
 
 def similarities(a: jax.Array, b: jax.Array) -> jax.Array:

@@ -135,8 +135,7 @@ def _clip(configuration: TrainConfiguration) -> tuple[str, Any, Callable[[encode
         found = [encoders.retrieval(*embed(parameters, data.held_out_images, held_out)) for parameters in one]
         values = {"name of a glyph": np.array([f.forward for f in found]),
                   "glyph of a name": np.array([f.backward for f in found])}  # fmt: skip
-        guess: tuple[str, float] = ("a guess", found[0].chance)
-        chance = dict.fromkeys(values, guess)
+        chance: dict[str, tuple[str, float]] = dict.fromkeys(values, ("a guess", found[0].chance))
         return Outcome(_spoken("top-1 retrieval on held-out pairs", values, chance), values, chance)
 
     text = (f"{len(data.images)} glyphs and their Unicode names, {len(data.held_out_images)} held out; "

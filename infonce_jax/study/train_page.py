@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jax
 import matplotlib as mpl
 import numpy as np
 import xarray as xr
@@ -36,16 +35,14 @@ def write_training(
 ) -> Path:
     """Write training.zarr, parameters.npz, training.json, the figures and, last of all, report.html; its path.
 
-    `parameters.npz` holds every array by its place in the objective's parameters, with a leading axis of seeds.
+    `encoders.load_parameters` reads the weights.
     """
     for name in ("report.html", "training.json", "outcome.png", "course.png", "configurations.png", "partial.zarr"):
         outputs.remove(out / name)
     data = training.data.assign({f"{name}, final": ("seed", values) for name, values in outcome.values.items()})
     summary = _summary(configuration, recipe, training, outcome)
     outputs.replace_zarr(out / "training.zarr", data.assign_attrs(summary=json.dumps(summary)))
-    leaves = jax.tree_util.tree_flatten_with_path(training.parameters)[0]
-    named: dict[str, Any] = {jax.tree_util.keystr(place): np.asarray(leaf) for place, leaf in leaves}
-    np.savez(out / "parameters.npz", **named)
+    encoders.save_parameters(out / "parameters.npz", training.parameters)
     outputs.write_json(out / "training.json", summary)
     drawn = {"outcome": draw_outcome(outcome), "course": draw_course(training.data)}
     if outcome.landscape is not None:
@@ -79,6 +76,9 @@ def draw_course(data: xr.Dataset) -> Figure:
         figure = Figure(figsize=(11, 5.6), layout="constrained")
         panels = figure.subplots(2, 3, sharex=True).ravel()
         for axes, (name, label) in zip(panels, _PANELS.items(), strict=False):
+            if not np.any(np.isfinite(data[name].values)):  # alignment, of an energy that names no positives
+                axes.set_visible(False)
+                continue
             low, middle, high = np.nanquantile(data[name].values, [0.05, 0.5, 0.95], axis=0)
             axes.fill_between(data["step"].values, low, high, color="#2171b5", alpha=0.2, linewidth=0)
             axes.plot(data["step"].values, middle, color="#2171b5")
