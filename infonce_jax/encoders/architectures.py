@@ -54,7 +54,7 @@ class Architecture:
         from flax import nnx
 
         rngs = nnx.Rngs(params=key)
-        return nnx.to_pure_dict(nnx.state(self._module(self._checked(example), rngs), nnx.Param))
+        return nnx.to_pure_dict(nnx.state(self._module(self.check(example), rngs), nnx.Param))
 
     def apply(self, parameters: Any, inputs: Any) -> jax.Array:
         """Embeddings as unit rows, shape (N, dim). Where the last layer gives exactly zero, so is the row.
@@ -84,7 +84,7 @@ class Architecture:
     def _merged(self, parameters: Any, inputs: Any) -> Any:
         from flax import nnx
 
-        graph, state = _skeleton(self, self._checked(inputs))
+        graph, state = _skeleton(self, self.check(inputs))
         state = jax.tree.map(lambda leaf: leaf, state)  # a copy: the one that is kept must not be written to
         nnx.replace_by_pure_dict(state, parameters)
         return nnx.merge(graph, state)
@@ -92,8 +92,12 @@ class Architecture:
     def _array(self, inputs: Any) -> jax.Array:
         return jnp.asarray(inputs, jnp.int32 if self.codes else jnp.float32)
 
-    def _checked(self, inputs: Any) -> tuple[int, ...]:
-        """The shape of one input."""
+    def check(self, inputs: Any) -> tuple[int, ...]:
+        """The shape of one input, out of a batch of them.
+
+        Raises:
+            InputError: the batch has another number of axes, or an empty one.
+        """
         shape = tuple(np.shape(inputs))
         if len(shape) not in self.axes or min(shape[1:], default=0) < 1:
             kinds = {2: "(N, features)", 3: "(N, height, width)", 4: "(N, height, width, channels)"}

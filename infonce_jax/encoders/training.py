@@ -278,7 +278,7 @@ def _data(encoder: Architecture, data: Any, energy: Energy) -> np.ndarray:
     inputs = numbers("data", data, "one row per embedding")
     if not np.all(np.isfinite(inputs)):
         raise refuse("data", "NaN or infinite entries", "finite entries", "check where they come from")
-    encoder._checked(inputs)
+    encoder.check(inputs)
     n, d = energy.shape
     if len(inputs) != n:
         raise refuse("data", f"{len(inputs)} rows", f"{n}, one for each embedding of the energy",

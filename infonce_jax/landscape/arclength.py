@@ -16,7 +16,7 @@ import numpy as np
 
 from infonce_jax import sphere
 from infonce_jax.energies.base import Energy
-from infonce_jax.landscape.relaxation import Family, Look, _look, _moved, in_lanes, look
+from infonce_jax.landscape.relaxation import Family, Look, displaced, in_lanes, look, look_once
 
 __all__ = ["Curve", "Turn", "aside", "correct", "leave", "trace"]
 
@@ -44,7 +44,7 @@ def _arc(
 ) -> _Point:
     """Predict along the tangent, correct at right angles to it, and turn the tangent."""
     n, d = x.shape
-    predicted = _moved(x, length * tangent[:-1])
+    predicted = displaced(x, length * tangent[:-1])
 
     def carried(y: jax.Array) -> jax.Array:
         ambient = jnp.einsum("iak,ia->ik", sphere.tangent_basis(x), tangent[:-1].reshape(n, d - 1))
@@ -57,15 +57,15 @@ def _arc(
 
     def newton(_: int, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         y, p = state
-        here = _look(energy, generators, y, jnp.exp(p))
+        here = look_once(energy, generators, y, jnp.exp(p))
         step = jnp.linalg.solve(bordered(here, y, p), -jnp.append(here.gradient, 0.0))
         size = jnp.linalg.norm(step)
         step = jnp.where(jnp.isfinite(size), step * jnp.minimum(1.0, 0.2 / jnp.maximum(size, 1e-300)), 0.0)
-        return _moved(y, step[:-1]), p + step[-1]
+        return displaced(y, step[:-1]), p + step[-1]
 
     start = (predicted, log_tau + length * tangent[-1])
     y, p = jax.lax.fori_loop(0, _ITERATIONS, newton, start)
-    here = _look(energy, generators, y, jnp.exp(p))
+    here = look_once(energy, generators, y, jnp.exp(p))
     onward = jnp.linalg.solve(bordered(here, y, p), jnp.zeros(len(tangent)).at[-1].set(1.0))
     residual = jnp.linalg.norm(here.gradient) / (1 + here.curvature)
     correction = jnp.hypot(sphere.product_distance(predicted, y), p - start[1])

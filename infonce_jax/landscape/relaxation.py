@@ -18,7 +18,8 @@ from infonce_jax.energies.base import Energy
 from infonce_jax.landscape.derivatives import double_precision
 from infonce_jax.landscape.symmetry import Symmetry
 
-__all__ = ["Family", "Look", "Settled", "advance", "family", "in_lanes", "look", "require_temperature", "settle"]
+__all__ = ["Family", "Look", "Settled", "advance", "displaced", "family", "in_lanes", "look", "look_once",
+           "require_temperature", "settle"]  # fmt: skip
 
 _LANES = (8, 64, 512)
 _FURTHEST = 0.1  # radians, all embeddings together: how far one step of a descent goes
@@ -105,7 +106,15 @@ class Look(NamedTuple):
         return np.where(place < self.values.shape[-1] - np.asarray(self.rank)[..., None], self.values, np.nan)
 
 
-def _look(energy: Energy, generators: jax.Array, x: jax.Array, tau: jax.Array) -> Look:
+def look_once(energy: Energy, generators: jax.Array, x: jax.Array, tau: jax.Array) -> Look:
+    """`look` at one configuration x, shape (n, d); array code, for loops that are compiled as a whole.
+
+    Args:
+        energy: at any temperature.
+        generators: of the rotations, shape (number, d, d).
+        x: unit rows.
+        tau: the temperature.
+    """
     basis = sphere.tangent_basis(x)
 
     def coordinates(t: jax.Array) -> jax.Array:
@@ -159,7 +168,8 @@ def _along_flow(here: Look, radius: jax.Array) -> jax.Array:
     return here.vectors @ (step * jnp.minimum(1.0, radius / jnp.maximum(lengths[chosen], 1e-300)))
 
 
-def _moved(x: jax.Array, coordinates: jax.Array) -> jax.Array:
+def displaced(x: jax.Array, coordinates: jax.Array) -> jax.Array:
+    """The end of the geodesic from x, shape (n, d), along coordinates in its tangent basis, shape (n(d-1),)."""
     n, d = x.shape
     return sphere.exp(x, jnp.einsum("iak,ia->ik", sphere.tangent_basis(x), coordinates.reshape(n, d - 1)))
 
@@ -187,8 +197,8 @@ def _at_rest(here: Look) -> jax.Array:
 def _settle(energy: Energy, generators: jax.Array, x: jax.Array, tau: jax.Array, furthest: jax.Array) -> Settled:
     def descend(s: _State) -> _State:
         # The first pass only looks, so that the derivatives are compiled once.
-        y = jnp.where(s.step == 0, s.x, _moved(s.x, _along_flow(s.here, s.radius)))
-        there = _look(energy, generators, y, tau)
+        y = jnp.where(s.step == 0, s.x, displaced(s.x, _along_flow(s.here, s.radius)))
+        there = look_once(energy, generators, y, tau)
         rounding = 1e-13 * (1 + jnp.abs(there.energy))
         lower = there.energy < s.here.energy - rounding
         level = jnp.abs(there.energy - s.here.energy) <= rounding
@@ -201,7 +211,7 @@ def _settle(energy: Energy, generators: jax.Array, x: jax.Array, tau: jax.Array,
     def busy(s: _State) -> jax.Array:
         return (s.step == 0) | (~_at_rest(s.here) & (s.step < _MOST_STEPS) & (s.radius > 1e-12))
 
-    shapes = jax.eval_shape(lambda y: _look(energy, generators, y, tau), x)
+    shapes = jax.eval_shape(lambda y: look_once(energy, generators, y, tau), x)
     nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)._replace(energy=jnp.full((), jnp.inf))
     last = jax.lax.while_loop(busy, descend, _State(x, nothing, furthest, jnp.zeros((), int)))
     # Rounding may stop a descent a little before the goal.
@@ -218,18 +228,18 @@ def _advance(
     Returns:
         Where it settles, how far the predicted continuation is from x, and how far the minimum from the prediction.
     """
-    here = _look(energy, generators, x, tau)
+    here = look_once(energy, generators, x, tau)
     slopes = here.vectors.T @ here.slope
     values = jnp.maximum(here.values, 1e-6 * here.curvature)
     velocity = -here.vectors @ (slopes / values)
     step = velocity * (new_tau - tau)
     length = jnp.linalg.norm(step)
-    predicted = _moved(x, step * jnp.minimum(1.0, 0.2 / jnp.maximum(length, 1e-300)))
+    predicted = displaced(x, step * jnp.minimum(1.0, 0.2 / jnp.maximum(length, 1e-300)))
     end = _settle(energy, generators, predicted, new_tau, jnp.asarray(_FURTHEST))
     return end, length, sphere.product_distance(predicted, end.x)
 
 
-_look_lanes = jax.jit(jax.vmap(_look, (None, None, 0, 0)))
+_look_lanes = jax.jit(jax.vmap(look_once, (None, None, 0, 0)))
 _settle_lanes = jax.jit(jax.vmap(_settle, (None, None, 0, 0, 0)))
 _advance_lanes = jax.jit(jax.vmap(_advance, (None, None, 0, 0, 0)))
 
