@@ -60,3 +60,21 @@ def test_the_saving_temperature_is_where_the_share_crosses():
 def test_orbits_of_one_energy_are_the_scenario_of_that_digit():
     orbit = ij.encoders.orbit(4, 8, 0.5)
     np.testing.assert_allclose(orbit.energy.positives, ij.scenarios.digit_orbit().energy.positives)
+
+
+def test_the_free_landscape_predicts_where_cooling_must_start():
+    rows = stored(starting_temperature)
+    assert len({row["digit"] for row in rows}) == 60
+    assert {row["views"] for row in rows} == {6, 8, 12}
+    assert starting_temperature.verdict(rows).holds
+
+
+def test_temperatures_of_other_orbits_predict_nothing():
+    rows = stored(starting_temperature)
+    order = np.random.default_rng(1).permutation(len(rows))
+    mixed = [{**row, "trap-free tau": rows[k]["trap-free tau"]} for row, k in zip(rows, order, strict=True)]
+    assert not starting_temperature.verdict(mixed).holds
+    # Nor does the difference between orbits with a trap and without one suffice: inside the range it must rank too.
+    turned = [{**row, "trap-free tau": 18 / (1 + row["saving tau"])} if 0.5 < row["trap-free tau"] < 24 else row
+              for row in rows]  # fmt: skip
+    assert not starting_temperature.verdict(turned).holds
