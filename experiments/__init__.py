@@ -10,4 +10,5 @@ NAMES = (
     "annealing_tau",
     "trapped_encoders",
     "starting_temperature",
+    "recipe_temperatures",
 )
