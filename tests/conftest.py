@@ -37,7 +37,8 @@ LONGEST = (
     "integrators/test_protocol.py", "study/test_command_line.py", "chains/test_identity.py",
     "chains/test_statistics.py", "measure/test_hitting.py", "measure/test_splitting.py",
     "landscape/test_known_landscapes.py", "landscape/test_paths.py", "study/test_prediction.py",
-    "measure/test_free_energy.py", "study/test_hitting_command.py",
+    "measure/test_free_energy.py", "study/test_hitting_command.py", "landscape/test_continuation.py",
+    "encoders/test_training.py", "study/test_train_command.py", "study/test_moving_temperature.py",
 )  # fmt: skip
 
 # One thread for matrices, here and in commands started by tests. Threads of two workers that share two cores wait for

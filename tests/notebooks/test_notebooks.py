@@ -38,6 +38,8 @@ print("FIGURES " + json.dumps(drawn))
 @pytest.mark.parametrize(
     ("name", "words"),
     [
+        ("choosing_a_temperature", [["0°", "315°"], ["temperature tau (1)", "share that ends in a trap"],
+                                    ["temperature tau (1)", "loss (nats, all views)", "share of seeds saved", "step"]]),
         ("energy_barriers", [["view 0\n0°"], ["weight (rows sum to 1)"], ["global minimum\nE = 10.9232"],
                              ["arc length along the path (radians)", "energy"], ["copies, one line each"]]),
         ("hitting_times", [["angle (degrees)", "trap"], ["mean time (time units)", "exact"],
