@@ -173,8 +173,10 @@ print(f"Traps vanish above tau = {free.temperature:.3g}. Trained at tau = {TARGE
       f"{measured[f'fixed at {TARGET:g}']} of seeds saved; {below}: {measured[below]}.")  # fmt: skip
 if not arrives:
     print("Cooling along the global minimum ends in a trap: add noise, or pick the best of several seeds.")
+elif measured[f"fixed at {TARGET:g}"].low >= 0.9:
+    print("No schedule is needed: the target temperature alone saves them.")
 elif not free.found or not enough:
-    print(f"No recommendation: nothing tried saves 90 % for sure. Cool in more steps, or train more seeds.")
+    print("No recommendation: no schedule tried saves 90 % beyond doubt. Cool in more steps, or train more seeds.")
 else:
     fresh = saved(train(schedules[f"from {top:.2g} in {enough[0]} steps"], seed=1))
     print(f'Recommended: temperature="linear:{top:.3g}:{TARGET:g}:{enough[0]}", that is from tau = {top:.3g} to '
