@@ -36,7 +36,8 @@ __all__ = [
     "write_study",
 ]
 
-_PACKAGES = ("infonce-jax", "jax", "jaxlib", "numpy", "scipy", "optax", "flax", "xarray", "zarr", "networkx", "scikit-learn")
+_PACKAGES = ("infonce-jax", "jax", "jaxlib", "numpy", "scipy", "optax", "flax", "xarray", "zarr", "networkx",
+             "scikit-learn")  # fmt: skip
 _PICTURES = ("trapping", "configurations", "levels", "schedules", "energies")
 _WHOLE = ("results.zarr", "summary.json", *(f"{name}.png" for name in _PICTURES), "report.html")
 _PARTIAL = ("partial.zarr", "partial.json", "unfinished.zarr")
