@@ -27,7 +27,7 @@ from infonce_jax.study.hitting import HittingConfiguration
 from infonce_jax.study.recommend import RecommendConfiguration
 from infonce_jax.study.sweep_grid import SweepConfiguration
 from infonce_jax.study.temperature import TemperatureConfiguration
-from infonce_jax.study.train import TrainConfiguration
+from infonce_jax.study.train_configuration import TrainConfiguration
 
 __all__ = ["main"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,9 +17,7 @@ from infonce_jax.landscape import Landscape
 from infonce_jax.measure import proportion
 from infonce_jax.scenarios import Scenario
 from infonce_jax.study.cache import explored
-
-if TYPE_CHECKING:
-    from infonce_jax.study.train import TrainConfiguration
+from infonce_jax.study.train_configuration import TrainConfiguration
 
 __all__ = ["Outcome", "Recipe", "mean_interval", "recipe_of"]
 

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from infonce_jax.study import outputs, pages
-from infonce_jax.study.configuration import moving_temperatures, standard_schedules
+from infonce_jax.study.configuration import SETTINGS, moving_temperatures, standard_schedules
 from infonce_jax.study.figures import STYLE, schedule_colours, schedule_lines
 from infonce_jax.study.sweep_grid import text_of
 
@@ -27,12 +27,12 @@ _AXES = {
     "seed": "seed (1)",
     "step_size": "step size (time units)",
     "temperature": r"temperature inside the loss $\tau$ (1)",
+    "from_temperature": r"temperature $\tau$ to anneal from (1)",
 }
 _MOST_TICKS = 8  # each value by its number while that fits
 _COLUMNS: tuple[str, ...] = (
-    "directory", "state", "note", "scenario", "chains", "steps", "seed", "step_size", "temperature", "predict", "quick",
-    "schedule", "critical_depth", "trapped", "trapped_low", "trapped_high", "predicted", "predicted_low",
-    "predicted_high", "raw", "raw_low", "raw_high", "chain_steps_per_second",
+    "directory", "state", "note", *SETTINGS, "schedule", "critical_depth", "trapped", "trapped_low", "trapped_high",
+    "predicted", "predicted_low", "predicted_high", "raw", "raw_low", "raw_high", "chain_steps_per_second",
 )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -15,9 +15,7 @@ from infonce_jax import encoders
 from infonce_jax.study import figures, outputs, pages
 from infonce_jax.study.figures import STYLE
 from infonce_jax.study.recipes import Outcome, Recipe, mean_interval
-
-if TYPE_CHECKING:
-    from infonce_jax.study.train import TrainConfiguration
+from infonce_jax.study.train_configuration import TrainConfiguration
 
 __all__ = ["draw_course", "draw_outcome", "write_training"]
 

@@ -266,8 +266,8 @@ def test_product_and_zip_span_the_grid_in_order():
 
 def test_every_setting_of_a_study_that_changes_results_can_vary():
     values = {"scenario": ("ring5", "cube"), "chains": (8, 16), "steps": (50, 60), "seed": (1, 2**60 + 1),
-              "step_size": (None, 0.01), "temperature": (0.5, 1e-3), "predict": (True, False),
-              "quick": (False, True)}  # fmt: skip
+              "step_size": (None, 0.01), "temperature": (0.5, 1e-3), "from_temperature": (None, 1.5),
+              "predict": (True, False), "quick": (False, True)}  # fmt: skip
     assert set(values) == set(sweep_grid.SETTINGS)
     for name, pair in values.items():
         text = f"{name.replace('_', '-')}={','.join(map(sweep_grid.text_of, pair))}"
