@@ -28,6 +28,7 @@ import infonce_jax as ij
 from experiments import common
 from experiments.common import Rows, Verdict
 from infonce_jax.encoders import Digits, Glyphs, Views, metrics
+from infonce_jax.study.recipes import mean_interval
 
 TEMPERATURES = ("constant:0.1", "constant:1", "cosine:1:0.1", "exponential:1:0.1", "logarithmic:1:0.1", "learned:1",
                 "cosine:0.1:1")  # fmt: skip
@@ -115,14 +116,12 @@ def _shape(views: Views) -> dict[str, float]:
 def _summary(case: _Case, training: Any, taus: Any = math.nan) -> dict[str, Any]:
     """Means over seeds and their intervals."""
     seeds = training.data.sizes["seed"]
-    found = [case.judge(jax.tree.map(lambda leaf, s=s: leaf[s], training.parameters)) for s in range(seeds)]
+    found = [case.judge(one) for one in training.per_seed()]
     values = {name: np.array([one[name] for one in found]) for name in found[0]}
     values["tau"] = np.broadcast_to(np.asarray(taus, np.float64), seeds)
     row: dict[str, Any] = {}
     for name in MEASURES:
-        mean = float(np.mean(values[name]))
-        reach = _student(seeds - 1) * float(np.std(values[name], ddof=1)) / math.sqrt(seeds)
-        row |= {name: mean, f"{name} low": mean - reach, f"{name} high": mean + reach}
+        row |= dict(zip((name, f"{name} low", f"{name} high"), mean_interval(values[name]), strict=True))
     return {**row, "chance": found[0]["chance"], "seeds": seeds}
 
 

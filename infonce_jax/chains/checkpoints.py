@@ -23,10 +23,10 @@ import numpy as np
 from infonce_jax.checks import InputError, positive, refuse
 from infonce_jax.fingerprint import differences, digest
 
-__all__ = ["CheckpointWarning", "Checkpoints", "Saved", "Store", "open_directory"]
+__all__ = ["MANIFEST", "CheckpointWarning", "Checkpoints", "Saved", "Store", "open_directory"]
 
 _KEPT = 2
-_MANIFEST = "run.json"
+MANIFEST = "run.json"  # says which run a directory of checkpoints belongs to
 _PACKAGES = ("infonce-jax", "jax", "jaxlib", "numpy")
 
 
@@ -83,7 +83,7 @@ def open_directory(checkpoints: Checkpoints, description: dict[str, Any], blocks
         InputError: the directory belongs to another run or other versions, or it cannot be written.
     """
     root = Path(checkpoints.directory)
-    manifest = root / _MANIFEST
+    manifest = root / MANIFEST
     now = json.loads(json.dumps({"run": description, "versions": _versions()}))
     try:
         if manifest.exists():
@@ -92,9 +92,9 @@ def open_directory(checkpoints: Checkpoints, description: dict[str, Any], blocks
             return [tuple(block) for block in before["blocks"]]
         root.mkdir(parents=True, exist_ok=True)
         if any(root.glob("chains_*")):
-            raise refuse("checkpoints", f"{root} without its {_MANIFEST}", "the file that the run wrote there",
+            raise refuse("checkpoints", f"{root} without its {MANIFEST}", "the file that the run wrote there",
                          "restore it, or begin again in another directory")  # fmt: skip
-        whole = root / f"{_MANIFEST}.{os.getpid()}.new"
+        whole = root / f"{MANIFEST}.{os.getpid()}.new"
         whole.write_text(json.dumps({**now, "blocks": blocks}, indent=1))
         os.replace(whole, manifest)
     except OSError as error:
@@ -213,7 +213,7 @@ class Store:
         try:
             from infonce_jax.chains.archive import Archive
 
-            if not (self.root / _MANIFEST).exists():  # Orbax would make a new one, that nobody could continue from
+            if not (self.root / MANIFEST).exists():  # Orbax would make a new one, that nobody could continue from
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             self._opened().save(saved.step, args=Archive(named))
             self.last_step = saved.step

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -68,6 +68,11 @@ class Training:
     def features(self, inputs: Any) -> np.ndarray:
         """The last hidden layer of every seed's encoder, shape (seeds, N, width)."""
         return self._mapped("features", inputs)
+
+    def per_seed(self) -> Iterator[Any]:
+        """The parameters of one seed after another, without the axis of seeds."""
+        for seed in range(self.data.sizes["seed"]):
+            yield jax.tree.map(lambda leaf, s=seed: leaf[s], self.parameters)
 
     @property
     def embeddings(self) -> np.ndarray:

@@ -188,10 +188,7 @@ class _Forest:
         spectrum = here.spectrum()[row]
         number = int(np.sum(spectrum < 0))
         there = state_at(self.members, [b for b in self.branches if b.index == number], tau)
-        known = Classes()
-        for k in range(len(there.energies)):
-            known.assign(float(there.energies[k]), there.spectra[k], k)
-        return known.find(float(here.energy[row]), spectrum) >= 0
+        return there.holds(float(here.energy[row]), spectrum)
 
     def _enter(self, curve: Curve) -> None:
         branches, events = _pieces(curve)
@@ -211,11 +208,7 @@ class _Forest:
         holding = [b for b in self.branches if b.index == branch.index
                    and b.temperatures[0] <= branch.temperatures[0] * (1 + slack)
                    and b.temperatures[-1] >= branch.temperatures[-1] * (1 - slack)]  # fmt: skip
-        there = state_at(self.members, holding, middle)
-        known = Classes()
-        for k in range(len(there.energies)):
-            known.assign(float(there.energies[k]), there.spectra[k], k)
-        return known.find(float(here.energy[0]), here.spectrum()[0]) >= 0
+        return state_at(self.members, holding, middle).holds(float(here.energy[0]), here.spectrum()[0])
 
     def _onward(self, curves: list[Curve]) -> list[Curve]:
         """Curves that cross those given."""
@@ -271,6 +264,13 @@ class State:
     energies: np.ndarray
     spectra: np.ndarray
     modes: np.ndarray
+
+    def holds(self, energy: float, spectrum: np.ndarray) -> bool:
+        """Whether a critical point of this energy and spectrum is among them, up to symmetries."""
+        known = Classes()
+        for k in range(len(self.energies)):
+            known.assign(float(self.energies[k]), self.spectra[k], k)
+        return known.find(energy, spectrum) >= 0
 
 
 def state_at(members: Family, branches: list[Branch], temperature: float) -> State:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,6 @@ import numpy as np
 import scipy.stats
 
 from infonce_jax import encoders
-from infonce_jax.encoders.evaluation import linear_probe, nearest_neighbours
 from infonce_jax.fingerprint import digest
 from infonce_jax.landscape import Landscape
 from infonce_jax.measure import proportion
@@ -107,15 +107,14 @@ def _digits(configuration: TrainConfiguration) -> tuple[str, Any, Callable[[enco
     objective = make(data.images, batch_size=configuration.batch_size)
 
     def evaluate(training: encoders.Training) -> Outcome:
-        parts = [training.encode(data.images), training.encode(data.held_out_images)]
-        judges = {"5 nearest neighbours": nearest_neighbours, "linear probe": linear_probe}
-        values = {name: np.array([judge(a, data.labels, b, data.held_out_labels) for a, b in zip(*parts, strict=True)])
-                  for name, judge in judges.items()}  # fmt: skip
-        # The same weights before the first step: what the architecture gives for nothing.
-        raw, _ = objective.init(jax.random.key(configuration.seed))
-        seen, held_out = (np.asarray(objective.encoder.apply(raw, x)) for x in (data.images, data.held_out_images))
-        untrained = {name: ("an untrained encoder", judge(seen, data.labels, held_out, data.held_out_labels))
-                     for name, judge in judges.items()}  # fmt: skip
+        embed = jax.jit(objective.encoder.apply)
+        found = [encoders.accuracy(functools.partial(embed, one), data) for one in training.per_seed()]
+        # One draw of the weights, not those that any seed began with: what the architecture gives for nothing.
+        raw = encoders.accuracy(functools.partial(embed, objective.init(jax.random.key(configuration.seed))[0]), data)
+        values = {"5 nearest neighbours": np.array([f.neighbours for f in found]),
+                  "linear probe": np.array([f.probe for f in found])}  # fmt: skip
+        untrained = {name: ("an untrained encoder", own)
+                     for name, own in zip(values, (raw.neighbours, raw.probe), strict=True)}  # fmt: skip
         return Outcome(_spoken("accuracy on held-out digits", values, untrained), values, untrained)
 
     text = f"{len(data.images)} handwritten digits without labels, {len(data.held_out_images)} held out"
@@ -129,8 +128,7 @@ def _clip(configuration: TrainConfiguration) -> tuple[str, Any, Callable[[encode
 
     def evaluate(training: encoders.Training) -> Outcome:
         embed = jax.jit(objective.embed)
-        one = (jax.tree.map(lambda leaf, s=s: leaf[s], training.parameters) for s in range(len(training.data["seed"])))
-        found = [encoders.retrieval(*embed(parameters, data.held_out_images, held_out)) for parameters in one]
+        found = [encoders.retrieval(*embed(one, data.held_out_images, held_out)) for one in training.per_seed()]
         values = {"name of a glyph": np.array([f.forward for f in found]),
                   "glyph of a name": np.array([f.backward for f in found])}  # fmt: skip
         chance: dict[str, tuple[str, float]] = dict.fromkeys(values, ("a guess", found[0].chance))

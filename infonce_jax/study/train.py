@@ -14,7 +14,7 @@ from pathlib import Path
 import optax
 
 from infonce_jax import encoders
-from infonce_jax.chains.checkpoints import Checkpoints, Saved, Store, open_directory
+from infonce_jax.chains.checkpoints import MANIFEST, Checkpoints, Saved, Store, open_directory
 from infonce_jax.chains.signals import Signals
 from infonce_jax.checks import InputError, refuse
 from infonce_jax.study.recipes import Recipe, recipe_of
@@ -22,7 +22,7 @@ from infonce_jax.study.train_configuration import TrainConfiguration
 
 __all__ = ["TrainingInterrupted", "begun_in", "configuration_in", "train_command"]
 
-_FOLDER, _MANIFEST, _ASKED = "checkpoints", "run.json", "asked"
+_FOLDER, _ASKED = "checkpoints", "asked"
 
 
 class TrainingInterrupted(KeyboardInterrupt):
@@ -117,7 +117,7 @@ def _optimizer(configuration: TrainConfiguration) -> optax.GradientTransformatio
 
 def begun_in(out: Path) -> bool:
     """Whether a training is unfinished in a directory."""
-    manifest = out / _FOLDER / _MANIFEST
+    manifest = out / _FOLDER / MANIFEST
     if not manifest.is_file():
         return False
     try:
@@ -132,7 +132,7 @@ def configuration_in(out: Path) -> TrainConfiguration:
     Raises:
         InputError: another version wrote it.
     """
-    asked = json.loads((out / _FOLDER / _MANIFEST).read_text())["run"][_ASKED]
+    asked = json.loads((out / _FOLDER / MANIFEST).read_text())["run"][_ASKED]
     known = {f.name for f in dataclasses.fields(TrainConfiguration)}
     if unknown := sorted(set(asked) - known):
         raise refuse("resume", f"settings {', '.join(unknown)}, which this version does not know",
