@@ -3,13 +3,16 @@
 Importing this module imports Flax, most of a second. Every weight starts as N(0, 1/fan_in), every bias at 0.
 
 Convolutions are written as products of patches with a matrix: under `jax.vmap` over seeds, whose kernels all differ,
-XLA turns a convolution into one with as many groups as seeds, and on a CPU runs it entry by entry.
+XLA turns a convolution into one with as many groups as seeds, and on a CPU runs it entry by entry. Products of a few
+rows with a matrix have a derivative of their own, for the gradient of the matrix.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +21,49 @@ from flax import nnx
 __all__ = ["Convolutional", "Perceptron", "Text"]
 
 _NORMAL = nnx.initializers.variance_scaling(1.0, "fan_in", "normal")
+# Full precision on every device, as the energies: accelerators may otherwise round products to tf32.
+_FULL = jax.lax.Precision.HIGHEST
+# Rows of a batch up to which the gradient of a matrix is written as a sum of outer products. Measured on one core,
+# microseconds per seed-step of the encoder 7-64-64-2 with Adam, sixteen seeds, without and with it: 4 rows 10.6 and
+# 6.3, 8 rows 13.1 and 8.2, 12 rows 16.2 and 13.0, 16 rows 18.6 and 17.7, 32 rows 29 and 40.
+_FEW_ROWS = 12
 
 
 def _dense(inputs: int, outputs: int, rngs: nnx.Rngs) -> nnx.Linear:
-    # Full precision on every device, as the energies: accelerators may otherwise round products to tf32.
-    return nnx.Linear(inputs, outputs, kernel_init=_NORMAL, precision=jax.lax.Precision.HIGHEST, rngs=rngs)
+    return nnx.Linear(inputs, outputs, kernel_init=_NORMAL, precision=_FULL, dot_general=_product, rngs=rngs)
+
+
+def _product(x: jax.Array, matrix: jax.Array, numbers: Any, **options: Any) -> jax.Array:
+    """What `nnx.Linear` calls: `jax.lax.dot_general` of x, shape (..., i), with a matrix, shape (i, o)."""
+    if x.ndim == 2 and x.shape[0] <= _FEW_ROWS:
+        return _few_rows(x, matrix)
+    return jax.lax.dot_general(x, matrix, numbers, **options)
+
+
+@jax.custom_jvp
+def _few_rows(x: jax.Array, matrix: jax.Array) -> jax.Array:
+    return jnp.matmul(x, matrix, precision=_FULL)
+
+
+@functools.partial(_few_rows.defjvp, symbolic_zeros=True)
+def _few_rows_jvp(primals: Any, tangents: Any) -> tuple[jax.Array, Any]:
+    """The derivative in the matrix row by row: transposed, it is a sum of outer products.
+
+    XLA computes that sum in one pass together with the optimiser's step. The product it stands for, with so few terms
+    to sum, is slower on a CPU than all others of a step together.
+    """
+    (x, matrix), (dx, dmatrix) = primals, tangents
+    out = _few_rows(x, matrix)
+    parts = []
+    if not _is_zero(dx):
+        parts.append(jnp.matmul(dx, matrix, precision=_FULL))
+    if not _is_zero(dmatrix):
+        parts.append(jnp.stack([jnp.sum(row[:, None] * dmatrix, axis=0) for row in x]))
+    return out, sum(parts) if parts else jnp.zeros_like(out)
+
+
+def _is_zero(tangent: Any) -> bool:
+    return isinstance(tangent, jax.custom_derivatives.SymbolicZero)
 
 
 class Perceptron(nnx.Module):
